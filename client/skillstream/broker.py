@@ -1,0 +1,246 @@
+"""The client's seam to Redis: the only file of this package that names commands and keys together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from skillstream_schemas import keys as arq_keys
+from skillstream_schemas.card import AgentCard
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, MalformedEntry, NotReplicated, ShardsMismatch, StreamLost
+from skillstream_schemas.event import FinalEvent, StatusEvent, event_from_fields
+from skillstream_schemas.ids import SUBMISSION, EventId
+from skillstream_schemas.request import HistoryMessage, TaskRequest
+from skillstream_schemas.settings import Settings
+
+from .pipeline import Pipeline
+from .resp import Argument, Reply, ReplyError
+from .scripts import CANCEL, CLOSE, ENQUEUE, SETTLE, SUBMIT, Script
+
+Entry = tuple[EventId, dict[str, str]]
+"""An entry of a task's stream: its id and its fields as text."""
+
+WAKE_CAP = 10_000
+WAKE_TTL_MS = 3_600_000
+_RESULT_TTL_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What stands on a stream after a submission: `request` is the first task's, `ended` if it has its final."""
+
+    is_new: bool
+    request: TaskRequest
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRecorded:
+    """A cancellation stands on the broker; `top` was the stream's last entry at that moment."""
+
+    top: EventId
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How `close` writes the end of a task: fields of the final, and what is kept of the text read up to `seen`."""
+
+    final: FinalEvent
+    seen: EventId
+    keep: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A job whose task has its final: `result` is what arq keeps for a stock client, or None."""
+
+    task_id: str
+    result: bytes | None = None
+
+
+class Broker:
+    """Responsible for what every part asks of Redis: submit, enqueue, cancel, close, settle, and reads.
+
+    Errors: BrokerUnavailable and BrokerRefused from every method, MalformedEntry where an entry is no event.
+    """
+
+    scripts: Sequence[Script] = (SUBMIT, ENQUEUE, CANCEL, CLOSE, SETTLE)
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.keys = settings.keys
+        self.pipeline = Pipeline(settings, self.scripts)
+        self._stream_ttl_ms = int(settings.stream_ttl_s * 1000)
+
+    async def open(self) -> Self:
+        """Connects and checks the number of shards; raises BrokerUnavailable or ShardsMismatch."""
+        await self.pipeline.open()
+        mine = str(self.settings.shards).encode()
+        known = await self.pipeline.call("SET", self.keys.shards, mine, "NX", "GET", step="check shards")
+        if known is not None and known != mine:
+            await self.close()
+            raise ShardsMismatch(f"the broker has {known.decode(errors='replace')} shards, this process {self.settings.shards}")
+        return self
+
+    async def close(self) -> None:
+        """Closes the connection; twice is safe."""
+        await self.pipeline.close()
+
+    async def submit(self, task_id: str, request: TaskRequest, *, delay_ms: int = 0, durable: bool = False) -> Submitted:
+        """Puts a request on its stream unless one stands there; returns the one that stands there (rule P1, step 1).
+
+        With `durable` raises NotReplicated where no replica has it within a second.
+        """
+        keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
+        arguments: list[Argument] = [task_id, self._stream_ttl_ms + delay_ms, *flat(request.to_fields())]
+        reply = await self.pipeline.run(SUBMIT, keys, arguments)
+        if durable and await self.pipeline.call("WAIT", 1, 1000) < 1:
+            raise NotReplicated
+        if reply[0] == b"new":
+            return Submitted(is_new=True, request=request, ended=False)
+        first = event_from_fields(SUBMISSION, fields_of(reply[1]))
+        assert isinstance(first, StatusEvent)
+        assert first.request is not None
+        return Submitted(is_new=False, request=first.request, ended=reply[3] == b"final")
+
+    async def enqueue(self, agent: str, task_id: str, *, delay_ms: int = 0) -> None:
+        """Puts the job of a submitted task on its agent's queue (rule P1, step 2)."""
+        member = arq_keys.job_id(agent, task_id)
+        keys = [arq_keys.queue(agent), arq_keys.job(member), self.keys.wake(agent)]
+        await self.pipeline.run(ENQUEUE, keys, [member, delay_ms, self._stream_ttl_ms + delay_ms, WAKE_CAP, WAKE_TTL_MS])
+
+    async def request_cancel(self, task_id: str, reason: str) -> CancelRecorded | FinalEvent | None:
+        """Records a cancellation; returns the final of a task that has ended, None for an unknown one (rule P9)."""
+        keys = [self.keys.events(task_id), self.keys.cancel(task_id), self.keys.inbox_of(task_id)]
+        reply = await self.pipeline.run(CANCEL, keys, [task_id, reason, self._stream_ttl_ms])
+        match reply[0]:
+            case b"unknown":
+                return None
+            case b"final":
+                return final_of(reply[1], reply[2])
+            case _:
+                await self.pipeline.call("PUBLISH", self.keys.control, task_id)
+                return CancelRecorded(EventId.parse(reply[1].decode()), reply[2].decode())
+
+    async def close_task(self, task_id: str, ending: Ending, closer: str) -> FinalEvent | None:
+        """Ends a task from outside its attempt (rule P8).
+
+        Returns the final that stands on the stream now, this one or another; None where the stream went on
+        since `ending.seen`: read again. Raises StreamLost where there is none.
+        """
+        fields = ending.final.to_fields()
+        arguments = [part for name, value in fields.items() if name not in ("type", "at") for part in (name, value)]
+        keep = "" if ending.keep is None else ending.keep
+        keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
+        reply = await self.pipeline.run(CLOSE, keys, [task_id, closer, str(ending.seen), keep, self._stream_ttl_ms, *arguments])
+        match reply[0]:
+            case b"closed":
+                return ending.final.model_copy(update={"id": EventId.parse(reply[1].decode()), "at": int(reply[2])})
+            case b"final":
+                return final_of(reply[1], reply[2])
+            case b"stale":
+                return None
+            case _:
+                raise StreamLost(f"task {task_id} has no stream")
+
+    async def settle(self, agent: str, settlements: Sequence[Settlement]) -> None:
+        """Takes jobs off the queue; only for tasks whose final is known to be on their streams (rule P7)."""
+        keys = [arq_keys.queue(agent)]
+        arguments: list[Argument] = [_RESULT_TTL_MS]
+        for settlement in settlements:
+            member = arq_keys.job_id(agent, settlement.task_id)
+            keys += [arq_keys.in_progress(member), arq_keys.job(member), arq_keys.retry(member), arq_keys.result(member)]
+            arguments += [member, settlement.result or b""]
+        await self.pipeline.run(SETTLE, keys, arguments)
+
+    async def read(self, task_id: str, after: EventId, count: int = 500) -> list[Entry]:
+        """Entries behind `after`, in order, `count` at most."""
+        reply = await self.pipeline.call("XRANGE", self.keys.events(task_id), f"({after}", "+", "COUNT", count)
+        return entries_of(reply)
+
+    async def ends(self, task_id: str) -> tuple[Entry, Entry] | None:
+        """The first and the last entry of a task's stream, None where there is no stream."""
+        key = self.keys.events(task_id)
+        commands = [("XRANGE", key, "-", "+", "COUNT", 1), ("XREVRANGE", key, "+", "-", "COUNT", 1)]
+        first, last = checked(await self.pipeline.batch(commands, "read ends"), "read ends")
+        return (entries_of(first)[0], entries_of(last)[0]) if first and last else None
+
+    async def cards(self, agent: str | None = None) -> dict[str, AgentCard]:
+        """Cards of one agent or of all, by name; one that cannot be read is left out."""
+        if agent is not None:
+            text = await self.pipeline.call("HGET", self.keys.agents, agent)
+            found = {} if text is None else {agent.encode(): text}
+        else:
+            flat = await self.pipeline.call("HGETALL", self.keys.agents)
+            found = flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
+        cards: dict[str, AgentCard] = {}
+        for name, text in found.items():
+            try:
+                cards[name.decode()] = AgentCard.from_json(text)
+            except (MalformedEntry, UnicodeDecodeError):
+                continue
+        return cards
+
+    async def queue_depths(self, agent: str) -> tuple[int, int]:
+        """How many jobs of an agent may be claimed now, and how many are leased or delayed."""
+        seconds, micros = await self.pipeline.call("TIME")
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        commands = [("ZCOUNT", arq_keys.queue(agent), "-inf", now_ms), ("ZCARD", arq_keys.queue(agent))]
+        due, total = checked(await self.pipeline.batch(commands, "queue depths"), "queue depths")
+        return int(due), int(total) - int(due)
+
+    async def context_messages(self, context_id: str) -> list[HistoryMessage]:
+        """Recent messages of a conversation, oldest first, as far as the router has written them."""
+        reply = await self.pipeline.call("LRANGE", self.keys.context_messages(context_id), 0, -1)
+        return [HistoryMessage.model_validate_json(text) for text in reply]
+
+
+def text_of(data: bytes, what: str = "entry") -> str:
+    """Decodes UTF-8; raises MalformedEntry."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedEntry(f"{what} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def fields_of(flat: Sequence[bytes]) -> dict[str, str]:
+    """Fields of an entry as Redis lists them; raises MalformedEntry where they are not UTF-8."""
+    parts = [text_of(part, "a field") for part in flat]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def entries_of(reply: Reply) -> list[Entry]:
+    """Entries as XRANGE answers them; raises MalformedEntry, which names the entry."""
+    entries: list[Entry] = []
+    for raw_id, flat in reply or ():
+        event_id = EventId.parse(raw_id.decode())
+        try:
+            entries.append((event_id, fields_of(flat)))
+        except MalformedEntry as error:
+            raise MalformedEntry(f"entry {event_id}: {error.message}") from None
+    return entries
+
+
+def final_of(raw_id: bytes, flat: Sequence[bytes]) -> FinalEvent:
+    """The final in a script's answer."""
+    event = event_from_fields(EventId.parse(raw_id.decode()), fields_of(flat))
+    if not isinstance(event, FinalEvent):
+        raise MalformedEntry(f"entry {raw_id.decode()} is not a final")
+    return event
+
+
+def checked(replies: Sequence[Reply], step: str) -> Sequence[Reply]:
+    """The replies of a batch; raises BrokerUnavailable or BrokerRefused for an error among them."""
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            if reply.kind == "LOADING":
+                raise BrokerUnavailable(f"{step}: {reply}")
+            raise BrokerRefused(f"{step}: {reply}")
+    return replies
+
+
+def flat(fields: Mapping[str, str]) -> list[str]:
+    """Fields as a script or XADD takes them: name, value, name, value, …"""
+    return [part for pair in fields.items() for part in pair]

@@ -1,0 +1,137 @@
+"""Packing of commands and parsing of answers, by hiredis where it is installed.
+
+The parser in Python gives the same values as hiredis: bytes, int, None, list, dict, bool, float,
+`ReplyError` for an error answer and `Push` for a message out of turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+Argument = bytes | str | int | float
+Reply = Any
+"""What Redis answers: bytes, int, None, a list or dict of replies, or a ReplyError."""
+
+
+class ReplyError(Exception):
+    """An error answer of Redis, such as `OOM command not allowed …`."""
+
+    @property
+    def kind(self) -> str:
+        """The first word, by which Redis tells errors apart: `OOM`, `NOSCRIPT`, `MOVED`, …"""
+        return str(self).split(" ", 1)[0]
+
+
+class Push(list[Any]):
+    """A message out of turn (RESP3): invalidations, pub/sub."""
+
+
+class Parser(Protocol):
+    """What a connection needs of a parser."""
+
+    def feed(self, data: bytes) -> None:
+        """Takes what came from the socket."""
+
+    def gets(self) -> Reply:
+        """The next whole reply, False where none is complete."""
+
+
+def pack(arguments: Iterable[Argument]) -> bytes:
+    """One command in RESP, the form in which every client writes to Redis."""
+    parts = [b""]
+    for argument in arguments:
+        data = argument if type(argument) is bytes else str(argument).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    parts[0] = b"*%d\r\n" % (len(parts) - 1)
+    return b"".join(parts)
+
+
+class PythonParser:
+    """A RESP2 and RESP3 parser for installations without hiredis."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Takes what came from the socket."""
+        self._buffer += data
+
+    def gets(self) -> Reply:
+        """The next whole reply, False where none is complete."""
+        try:
+            value, end = self._read(0)
+        except _Incomplete:
+            return False
+        del self._buffer[:end]
+        return value
+
+    def _read(self, start: int) -> tuple[Reply, int]:
+        end = self._buffer.find(b"\r\n", start)
+        if end < 0:
+            raise _Incomplete
+        kind, line, after = self._buffer[start : start + 1], bytes(self._buffer[start + 1 : end]), end + 2
+        match kind:
+            case b"+":
+                return line, after
+            case b"-":
+                return ReplyError(line.decode(errors="replace")), after
+            case b":":
+                return int(line), after
+            case b"_":
+                return None, after
+            case b"#":
+                return line == b"t", after
+            case b",":
+                return float(line), after
+            case b"$" | b"=" | b"!":
+                return self._blob(kind, int(line), after)
+            case b"*" | b"~" | b">" | b"%":
+                return self._aggregate(kind, int(line), after)
+            case _:
+                raise ValueError(f"{bytes(kind)!r} is no RESP type")
+
+    def _blob(self, kind: bytes | bytearray, length: int, start: int) -> tuple[Reply, int]:
+        if length < 0:
+            return None, start
+        if len(self._buffer) < start + length + 2:
+            raise _Incomplete
+        data = bytes(self._buffer[start : start + length])
+        value: Reply = data
+        if kind == b"!":
+            value = ReplyError(data.decode(errors="replace"))
+        elif kind == b"=":
+            value = data[4:]
+        return value, start + length + 2
+
+    def _aggregate(self, kind: bytes | bytearray, length: int, start: int) -> tuple[Reply, int]:
+        if length < 0:
+            return None, start
+        items: list[Reply] = []
+        for _ in range(length * 2 if kind == b"%" else length):
+            item, start = self._read(start)
+            items.append(item)
+        if kind == b"%":
+            return dict(zip(items[::2], items[1::2], strict=True)), start
+        return (Push(items) if kind == b">" else items), start
+
+
+class _Incomplete(Exception):
+    pass
+
+
+try:
+    import hiredis
+except ImportError:
+    PUSH_TYPES: tuple[type, ...] = (Push,)
+
+    def new_parser() -> Parser:
+        """A parser for one connection."""
+        return PythonParser()
+else:
+    PUSH_TYPES = (Push, hiredis.PushNotification)
+
+    def new_parser() -> Parser:
+        """A parser for one connection."""
+        parser: Parser = hiredis.Reader(replyError=ReplyError, notEnoughData=False)
+        return parser

@@ -1,0 +1,106 @@
+"""The client for code without asyncio: the same calls, run on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from typing import Any, Self, TypeVar
+
+from skillstream_schemas.card import AgentCard
+from skillstream_schemas.event import FinalEvent, FollowedEvent
+from skillstream_schemas.settings import Settings
+
+from .client import Client
+from .task import Task
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """Responsible for running a `Client` in a thread; arguments and errors are those of `Client`."""
+
+    def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="skillstream-client", daemon=True)
+        self._thread.start()
+        try:
+            self._client = Client(url, settings=settings)
+            self._run(self._client.open())
+        except BaseException:
+            self._stop()
+            raise
+
+    def close(self) -> None:
+        """Closes the connections and ends the thread; twice is safe."""
+        if self._thread.is_alive():
+            self._run(self._client.close())
+            self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def submit(self, agent: str, skill: str, message: str, **options: Any) -> SyncTask:
+        """Queues a task and returns its handle once the broker has it: see `Client.submit`."""
+        return SyncTask(self, self._run(self._client.submit(agent, skill, message, **options)))
+
+    def task(self, task_id: str) -> SyncTask:
+        """The handle of a task submitted before, by anyone."""
+        return SyncTask(self, self._client.task(task_id))
+
+    def agents(self) -> dict[str, AgentCard]:
+        """Cards of all agents that ever announced themselves, by name."""
+        return self._run(self._client.agents())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # KeyboardInterrupt in the caller's thread
+            raise
+
+    def _iterate(self, source: AsyncGenerator[T, None]) -> Iterator[T]:
+        try:
+            while True:
+                try:
+                    yield self._run(source.__anext__())
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._run(source.aclose())
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class SyncTask:
+    """A handle on one task, as `Task`, for code without asyncio."""
+
+    def __init__(self, client: SyncClient, task: Task) -> None:
+        self.id, self.stream = task.id, task.stream
+        self._client, self._task = client, task
+
+    def __repr__(self) -> str:
+        return f"<SyncTask {self.id}>"
+
+    def events(self, after: str = "0") -> Iterator[FollowedEvent]:
+        """Yields the events behind `after`, then live ones, and ends behind the final."""
+        return self._client._iterate(self._task.events(after))
+
+    def text(self, after: str = "0") -> Iterator[str]:
+        """Yields the pieces of the text as they come; raises TextReset."""
+        return self._client._iterate(self._task.text(after))
+
+    def result(self, timeout: float | None = None) -> FinalEvent:
+        """Waits for the final event, for `timeout` seconds at most."""
+        return self._client._run(self._task.result(timeout))
+
+    def cancel(self, reason: str = "", *, timeout: float | None = None) -> FinalEvent:
+        """Cancels the task and returns its final."""
+        return self._client._run(self._task.cancel(reason, timeout=timeout))

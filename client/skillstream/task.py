@@ -1,0 +1,167 @@
+"""A handle on one task: follow it, await it, cancel it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from skillstream_schemas.errors import ResultTimeout, StreamLost, TextReset, UnknownTask
+from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent, event_from_fields
+from skillstream_schemas.ids import START, EventId, check_name
+from skillstream_schemas.state import TaskState
+
+from .broker import Broker, CancelRecorded, Settlement
+from .closing import Verdict, close_from_outside
+from .follow import Feed, FollowHub
+from .transcript import Transcript
+
+CANCELLER = "canceller"
+
+
+class Task:
+    """A task on the broker, by its id.
+
+    `id` is the task's id, `stream` the key of its stream: `redis-cli XRANGE <stream> - +` shows it.
+    """
+
+    def __init__(self, broker: Broker, hub: FollowHub, task_id: str) -> None:
+        self.id = check_name(task_id, "the task id")
+        self.stream = broker.keys.events(task_id)
+        self._broker = broker
+        self._hub = hub
+
+    def __repr__(self) -> str:
+        return f"<Task {self.id}>"
+
+    async def events(self, after: str | EventId = "0") -> AsyncGenerator[FollowedEvent, None]:
+        """Yields the events behind `after`, then live ones, and ends behind the final.
+
+        An event's `id` is the cursor to come back with, at any time while the stream is kept. A ResetEvent
+        says that a newer attempt took text back. Raises UnknownTask, StreamGap where entries are missing,
+        StreamLost where the stream vanishes, MalformedEntry and BrokerUnavailable.
+        """
+        transcript = Transcript(self.id, after if isinstance(after, EventId) else EventId.parse(after))
+        feed = self._hub.feed(self.stream, transcript.cursor)
+        reconnected = feed.reconnected
+        try:
+            while transcript.final is None:
+                if feed.reconnected != reconnected:
+                    reconnected = feed.reconnected
+                    if await self._went_back(transcript):
+                        yield self._rewind(transcript, feed)
+                entry = await feed.next()
+                if entry is None:
+                    match await self._look(transcript):
+                        case "ended":
+                            return
+                        case "went back":
+                            yield self._rewind(transcript, feed)
+                    continue
+                for event in transcript.take(event_from_fields(*entry)):
+                    yield event
+        finally:
+            feed.close()
+
+    async def text(self, after: str | EventId = "0") -> AsyncGenerator[str, None]:
+        """Yields the pieces of the text as they come.
+
+        Raises TextReset where a newer attempt takes text back that was yielded: keep its first `keep` code points
+        and read on with `text(after=error.after)`. A failed task simply ends: `result()` tells why.
+        """
+        cursor = after if isinstance(after, EventId) else EventId.parse(after)
+        given = await self._kept_before(cursor)
+        async with aclosing(self.events(cursor)) as events:
+            async for event in events:
+                match event:
+                    case ChunkEvent(text=str() as piece):
+                        given += len(piece)
+                        yield piece
+                    case ResetEvent(attempt=attempt, keep=keep) if keep < given:
+                        raise TextReset(self.id, attempt, keep, after=f"{attempt}-1")
+                    case FinalEvent(chunks=0, text=text) if len(text) > given:
+                        yield text[given:]
+                    case _:
+                        pass
+
+    async def result(self, timeout: float | None = None) -> FinalEvent:
+        """Waits for the final event, for `timeout` seconds at most; raises ResultTimeout, UnknownTask, StreamLost."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._final()
+        except TimeoutError:
+            raise ResultTimeout(f"task {self.id} is not final after {timeout:g} s") from None
+
+    async def cancel(self, reason: str = "", *, timeout: float | None = None) -> FinalEvent:
+        """Cancels the task and returns its final, which is another one where the task ended first.
+
+        A queued task is closed here; a running one is closed by its worker, for which this waits `timeout` seconds.
+        Raises UnknownTask and ResultTimeout: the request stands all the same.
+        """
+        recorded = await self._broker.request_cancel(self.id, reason)
+        if recorded is None:
+            raise UnknownTask(f"task {self.id}")
+        if isinstance(recorded, FinalEvent):
+            return recorded
+        if recorded.top.attempt > 0:
+            return await self.result(timeout)
+        return await self._close_queued(recorded, reason)
+
+    async def _close_queued(self, recorded: CancelRecorded, reason: str) -> FinalEvent:
+        final = await close_from_outside(self._broker, self.id, Verdict(TaskState.CANCELED, reason), CANCELLER)
+        await self._broker.settle(recorded.agent, [Settlement(self.id)])
+        return final
+
+    async def _final(self) -> FinalEvent:
+        feed = self._hub.feed(self.stream, START, last_only=True)
+        transcript = Transcript(self.id)
+        try:
+            while True:
+                entry = await feed.next()
+                if entry is None:
+                    await self._look(transcript)
+                    continue
+                transcript.cursor, fields = entry
+                if fields.get("type") == "final":
+                    event = event_from_fields(*entry)
+                    assert isinstance(event, FinalEvent)
+                    return event
+        finally:
+            feed.close()
+
+    async def _look(self, transcript: Transcript) -> str:
+        """What the ends of the stream say to a reader to whom nothing new came: ended, went back, or live."""
+        ends = await self._broker.ends(self.id)
+        if ends is None:
+            raise UnknownTask(f"task {self.id}") if transcript.cursor == START else StreamLost(f"task {self.id}")
+        top, fields = ends[1]
+        if top < transcript.cursor:
+            return "went back"
+        return "ended" if top == transcript.cursor and fields.get("type") == "final" else "live"
+
+    async def _went_back(self, transcript: Transcript) -> bool:
+        """True where the broker shows, after a reconnect, other events under the ids already seen (rule P15)."""
+        if transcript.cursor == START or await self._look(transcript) == "went back":
+            return transcript.cursor != START
+        opening = await self._opening(transcript.cursor.attempt)
+        return transcript.claim is not None and (opening is None or opening.claim != transcript.claim)
+
+    async def _opening(self, attempt: int) -> StatusEvent | None:
+        entries = await self._broker.read(self.id, EventId(attempt, 0), count=1)
+        if not entries or entries[0][0] != EventId(attempt, 1):
+            return None
+        event = event_from_fields(*entries[0])
+        return event if isinstance(event, StatusEvent) else None
+
+    async def _kept_before(self, cursor: EventId) -> int:
+        if cursor.attempt == 0 or cursor.seq == 0:
+            return 0
+        opening = await self._opening(cursor.attempt)
+        return (opening.resume_from or 0) if opening is not None else 0
+
+    @staticmethod
+    def _rewind(transcript: Transcript, feed: Feed) -> ResetEvent:
+        reset = ResetEvent(attempt=transcript.cursor.attempt, keep=0)
+        transcript.restart()
+        feed.rewind(START)
+        return reset

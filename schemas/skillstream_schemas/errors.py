@@ -1,0 +1,212 @@
+"""The error tree: one base, one class a cause, one stable code each.
+
+The first line of a class's docstring says what happened; `hint` says what to do about it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class FailureCode(StrEnum):
+    """Why a task ended as `failed`: the `error` field of its final event."""
+
+    SKILL_ERROR = "skill_error"
+    TIMEOUT = "timeout"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    INTERRUPTED = "interrupted"
+    UNSTARTABLE = "unstartable"
+    EXPIRED = "expired"
+    STREAM_LOST = "stream_lost"
+    UNKNOWN_SKILL = "unknown_skill"
+    UNKNOWN_FUNCTION = "unknown_function"
+    MALFORMED_JOB = "malformed_job"
+    MALFORMED_REQUEST = "malformed_request"
+    MESSAGE_TOO_LARGE = "message_too_large"
+    EVENT_TOO_LARGE = "event_too_large"
+    OUTPUT_TOO_LARGE = "output_too_large"
+
+
+class SkillstreamError(Exception):
+    """Something in skillstream went wrong.
+
+    `code` is stable across releases, `hint` says what to do; both are in the text of the error.
+    """
+
+    code: ClassVar[str] = "skillstream_error"
+    hint: ClassVar[str] = ""
+
+    def __init__(self, message: str = "") -> None:
+        first_line = (type(self).__doc__ or "").strip().splitlines()[0]
+        self.message = message or first_line
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{self.code}: {self.message}{hint}"
+
+
+class InvalidRequest(SkillstreamError):
+    """A task request breaks the contract."""
+
+    code = "invalid_request"
+
+
+class InvalidName(InvalidRequest):
+    """A task id, agent name or context id has characters or a length that keys do not allow."""
+
+    code = "invalid_name"
+    hint = "1 to 128 characters of A-Z a-z 0-9 . _ -"
+
+
+class MessageTooLarge(InvalidRequest):
+    """The message of a task is over its limit in UTF-8 bytes."""
+
+    code = "message_too_large"
+    hint = "put large input where the skill can fetch it and send a reference"
+
+
+class InvalidSettings(SkillstreamError):
+    """A setting has a value that cannot be used."""
+
+    code = "invalid_settings"
+
+
+class MissingExtra(SkillstreamError):
+    """A part of skillstream was called whose optional packages are not installed."""
+
+    code = "missing_extra"
+
+
+class UnknownAgent(SkillstreamError):
+    """No worker of this agent has ever announced itself on this broker."""
+
+    code = "unknown_agent"
+    hint = "start a worker for it once, or check the spelling"
+
+
+class UnknownSkill(SkillstreamError):
+    """The agent has no skill of this name."""
+
+    code = "unknown_skill"
+
+
+class UnknownTask(SkillstreamError):
+    """There is no stream of this task on the broker."""
+
+    code = "unknown_task"
+    hint = "it was never submitted, its retention ended, or a stock arq client queued it and no worker opened it yet"
+
+
+class TaskIdTaken(SkillstreamError):
+    """Another request was submitted under this task id before."""
+
+    code = "task_id_taken"
+    hint = "use another id; the same id is only for repeating the same request"
+
+
+class InvalidTransition(SkillstreamError):
+    """A task state may not follow the state before it."""
+
+    code = "invalid_transition"
+
+
+class MalformedEntry(SkillstreamError):
+    """A stream entry is not an event of this wire version."""
+
+    code = "malformed_entry"
+
+
+class MalformedJob(SkillstreamError):
+    """A job on the queue cannot be read."""
+
+    code = "malformed_job"
+
+
+class EventTooLarge(SkillstreamError):
+    """A status or structured chunk is over the limit of one stream entry."""
+
+    code = "event_too_large"
+
+
+class OutputTooLarge(SkillstreamError):
+    """A task produced more output than its limit."""
+
+    code = "output_too_large"
+
+
+class StreamGap(SkillstreamError):
+    """Entries of a stream are missing between two ids.
+
+    `after` is the last id before the hole, `before` the first id behind it.
+    """
+
+    code = "stream_gap"
+
+    def __init__(self, task_id: str, after: str, before: str) -> None:
+        self.task_id, self.after, self.before = task_id, after, before
+        super().__init__(f"entries of task {task_id} are missing between {after} and {before}")
+
+
+class StreamLost(SkillstreamError):
+    """The stream of a task vanished while it was read."""
+
+    code = "stream_lost"
+    hint = "its retention ended or the broker lost data; the router's database keeps the outcome"
+
+
+class TextReset(SkillstreamError):
+    """A newer attempt started the text again: keep the first `keep` characters and read on from `after`."""
+
+    code = "text_reset"
+
+    def __init__(self, task_id: str, attempt: int, keep: int, after: str) -> None:
+        self.task_id, self.attempt, self.keep, self.after = task_id, attempt, keep, after
+        super().__init__(f"attempt {attempt} of task {task_id} keeps {keep} characters of the text so far")
+
+
+class ResultTimeout(SkillstreamError):
+    """The task had no final event within the time that the caller wanted to wait."""
+
+    code = "result_timeout"
+    hint = "the task goes on; ask again or cancel it"
+
+
+class BrokerUnavailable(SkillstreamError):
+    """Redis could not be reached, or did not answer in time."""
+
+    code = "broker_unavailable"
+    hint = "check the URL and that the server runs"
+
+
+class BrokerRefused(SkillstreamError):
+    """Redis answered a command with an error."""
+
+    code = "broker_refused"
+
+
+class NotReplicated(SkillstreamError):
+    """No replica confirmed a durable submission in time; the task is queued on the primary all the same."""
+
+    code = "not_replicated"
+
+
+class ShardsMismatch(SkillstreamError):
+    """The broker was set up with another number of shards than this process has in its settings."""
+
+    code = "shards_mismatch"
+    hint = "set SKILLSTREAM_SHARDS to the broker's number"
+
+
+class InvalidTarget(SkillstreamError):
+    """What was named as MODULE:AGENT cannot be imported or is no agent."""
+
+    code = "invalid_target"
+
+
+class Unpublishable(SkillstreamError):
+    """An attempt can add nothing more to its stream."""
+
+    code = "unpublishable"

@@ -1,0 +1,197 @@
+"""Events: what stands on a task's stream, and how it is written in its fields.
+
+Fields are plain UTF-8 text, nested values JSON, so that redis-cli shows a readable stream.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
+
+from .errors import MalformedEntry
+from .ids import SUBMISSION, EventId
+from .request import WIRE_VERSION, TaskRequest, compact_json, describe
+from .state import TaskState
+
+Fields = Mapping[str, str]
+
+
+class HandedBack(StrEnum):
+    """Why a worker gave an attempt up that it could have gone on with."""
+
+    DRAIN = "drain"
+    RETRY = "retry"
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: EventId
+    at: int = Field(ge=0)
+
+    def _write(self, **fields: Any) -> dict[str, str]:
+        written = {"type": cast(str, getattr(self, "type"))}
+        written.update((name, _text(value)) for name, value in fields.items() if value is not None)
+        written["at"] = str(self.at)
+        return written
+
+
+class StatusEvent(_Event):
+    """A change that is shown but is no output: submission, opening of an attempt, progress, hand-back.
+
+    `id` is the cursor, `at` unix ms. The submission carries `request`; an opening carries `worker`, `claim`
+    (µs of broker time), `strikes` and, where a newer attempt goes on behind older text, `resume_from`
+    (code points kept). Progress carries `text`, `progress` (0 to 1) and `metadata`.
+    """
+
+    type: Literal["status"] = "status"
+    state: TaskState | None = None
+    text: str | None = None
+    progress: float | None = Field(default=None, ge=0, le=1)
+    metadata: dict[str, JsonValue] | None = None
+    worker: str | None = None
+    claim: int | None = None
+    strikes: int | None = None
+    resume_from: int | None = Field(default=None, ge=0)
+    handed_back: HandedBack | None = None
+    request: TaskRequest | None = None
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Self:
+        shapes = (self.request, self.worker, self.handed_back, self.text)
+        if sum(shape is not None for shape in shapes) != 1:
+            raise ValueError("a status is a submission, an opening, a hand-back or a text, and only one of them")
+        if self.worker is not None and (self.claim is None or self.strikes is None):
+            raise ValueError("an opening names its claim and its strikes")
+        return self
+
+    def to_fields(self) -> dict[str, str]:
+        """The entry's fields, in the order in which they are written."""
+        if self.request is not None:
+            return {
+                "type": "status",
+                "state": TaskState.SUBMITTED.value,
+                "v": WIRE_VERSION,
+                "at": str(self.at),
+                **self.request.to_fields(),
+            }
+        return self._write(
+            state=self.state, text=self.text, progress=self.progress, metadata=self.metadata, worker=self.worker,
+            claim=self.claim, strikes=self.strikes, resume_from=self.resume_from, handed_back=self.handed_back,
+        )  # fmt: skip
+
+
+class ChunkEvent(_Event):
+    """A piece of output: text to append, or structured `data` as a `snapshot` (replaces) or a `delta`."""
+
+    type: Literal["chunk"] = "chunk"
+    text: str | None = None
+    data: JsonValue = None
+    mode: Literal["snapshot", "delta"] | None = None
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Self:
+        if (self.text is None) == (self.mode is None):
+            raise ValueError("a chunk carries text, or data with its mode")
+        return self
+
+    def to_fields(self) -> dict[str, str]:
+        """The entry's fields, in the order in which they are written."""
+        if self.mode is not None:
+            return self._write(mode=self.mode, data=compact_json(self.data))
+        return self._write(text=self.text)
+
+
+class FinalEvent(_Event):
+    """The end of a task; nothing follows.
+
+    `text` is the whole text, `data` the structured result, `metadata` holds agentId, agentName and the skill's
+    own keys. `error` is a stable code where `state` is failed, `reason` a sentence. `chunks` counts the chunk
+    entries of the last attempt; with 0 the text was never streamed.
+    """
+
+    type: Literal["final"] = "final"
+    state: TaskState
+    text: str
+    data: JsonValue = None
+    metadata: dict[str, JsonValue]
+    error: str | None = None
+    reason: str | None = None
+    usage: dict[str, JsonValue] | None = None
+    chunks: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _is_final(self) -> Self:
+        if not self.state.is_final:
+            raise ValueError(f"a final cannot have the state {self.state}")
+        return self
+
+    def to_fields(self) -> dict[str, str]:
+        """The entry's fields, in the order in which they are written."""
+        return self._write(
+            state=self.state, text=self.text, data=None if self.data is None else compact_json(self.data),
+            metadata=self.metadata, error=self.error, reason=self.reason, usage=self.usage, chunks=self.chunks,
+        )  # fmt: skip
+
+
+class ResetEvent(BaseModel):
+    """A newer attempt opened: the first `keep` code points of the text stand, the rest is taken back.
+
+    It has no place on the stream; followers make it from the opening.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    type: Literal["reset"] = "reset"
+    attempt: int
+    keep: int
+
+
+TaskEvent = Annotated[StatusEvent | ChunkEvent | FinalEvent, Field(discriminator="type")]
+FollowedEvent = StatusEvent | ChunkEvent | FinalEvent | ResetEvent
+
+_ADAPTER: TypeAdapter[StatusEvent | ChunkEvent | FinalEvent] = TypeAdapter(TaskEvent)
+_JSON = ("metadata", "data", "usage")
+
+
+def event_from_fields(event_id: EventId, fields: Fields) -> StatusEvent | ChunkEvent | FinalEvent:
+    """Reads an event from the fields of the entry `event_id`.
+
+    Raises MalformedEntry, which names the entry, for a missing, unknown or unreadable field or another wire version.
+    """
+    try:
+        if event_id == SUBMISSION:
+            return _submission(fields)
+        values: dict[str, Any] = dict(fields, id=event_id)
+        for name in _JSON:
+            if name in values:
+                values[name] = json.loads(values[name])
+        return _ADAPTER.validate_python(values)
+    except ValidationError as error:
+        raise MalformedEntry(f"entry {event_id}: {describe(error)}") from None
+    except MalformedEntry as error:
+        raise MalformedEntry(f"entry {event_id}: {error.message}") from None
+    except (ValueError, RecursionError) as error:
+        raise MalformedEntry(f"entry {event_id}: a field is not JSON: {error}") from None
+
+
+def _submission(fields: Fields) -> StatusEvent:
+    rest = dict(fields)
+    head = {name: rest.pop(name, None) for name in ("type", "state", "v", "at")}
+    if head["v"] != WIRE_VERSION:
+        raise MalformedEntry(f"wire version {head['v']!r} is not {WIRE_VERSION}")
+    if head["type"] != "status" or head["state"] != TaskState.SUBMITTED:
+        raise MalformedEntry("the first entry is not a submission")
+    return StatusEvent.model_validate(
+        {"id": SUBMISSION, "at": head["at"], "state": TaskState.SUBMITTED, "request": TaskRequest.from_fields(rest)}
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return compact_json(value)
+    return value if type(value) is str else str(value)

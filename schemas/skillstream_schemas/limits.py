@@ -1,0 +1,30 @@
+"""How large things may be; bytes are UTF-8 bytes."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Limits(BaseModel):
+    """Sizes that a worker and a client hold to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    message_bytes: int = Field(default=MIB, gt=0)
+    """The message of a request; its metadata, history and data have the same limit, each."""
+    event_bytes: int = Field(default=64 * KIB, ge=KIB)
+    """A status or chunk entry."""
+    output_bytes: int = Field(default=16 * MIB, gt=0)
+    """All text of an attempt; the data of its final likewise."""
+    buffer_bytes: int = Field(default=MIB, gt=0)
+    """What an attempt may have said without an answer from Redis before its skill waits."""
+    flight_bytes: int = Field(default=MIB, ge=64 * KIB)
+    """What is written to Redis in one batch, unless one command alone is larger."""
+
+
+def utf8_length(text: str) -> int:
+    """Length of `text` in UTF-8 bytes; raises UnicodeEncodeError for lone surrogates."""
+    return len(text) if text.isascii() else len(text.encode())

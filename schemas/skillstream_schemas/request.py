@@ -1,0 +1,146 @@
+"""What a service asks for: the content of a stream's first entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+
+from .errors import InvalidRequest, MalformedEntry, MessageTooLarge
+from .ids import check_name
+from .limits import Limits
+from .money import MAX_MICROS
+
+WIRE_VERSION = "1"
+_LABEL = 256
+
+
+class OnRetry(StrEnum):
+    """What a newer attempt does with what an older one said."""
+
+    RESTART = "restart"
+    RESUME = "resume"
+    FAIL = "fail"
+
+
+class HistoryMessage(BaseModel):
+    """One turn of a conversation; `task_id` names the task that it belongs to, where known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Literal["user", "agent"]
+    text: str
+    task_id: str | None = None
+
+
+class TaskRequest(BaseModel):
+    """A request to run one skill of an agent on one message.
+
+    `max_attempts`, `price_micros` and `on_retry` are copied from the agent's card at submission.
+    `deadline` is unix ms. `follows` names the task of the turn before, `parent` the task that delegated
+    this one. `history` replaces the stored history of the context.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent: str
+    skill: str = Field(min_length=1, max_length=_LABEL)
+    message: str
+    max_attempts: int = Field(default=3, ge=1, le=1000)
+    price_micros: int = Field(default=0, ge=0, le=MAX_MICROS)
+    on_retry: OnRetry = OnRetry.RESTART
+    context_id: str | None = None
+    follows: str | None = None
+    payer: str | None = Field(default=None, min_length=1, max_length=_LABEL)
+    sender_id: str | None = Field(default=None, min_length=1, max_length=_LABEL)
+    parent: str | None = None
+    admission: str | None = Field(default=None, max_length=_LABEL)
+    deadline: int | None = Field(default=None, ge=0, lt=10**15)
+    metadata: dict[str, JsonValue] | None = None
+    history: tuple[HistoryMessage, ...] | None = None
+    traceparent: str | None = Field(default=None, max_length=_LABEL)
+    data: JsonValue = None
+
+    @field_validator("agent", "context_id", "follows", "parent")
+    @classmethod
+    def _names(cls, value: str | None) -> str | None:
+        return value if value is None else check_name(value, "the name")
+
+    @classmethod
+    def build(cls, fields: Mapping[str, Any], limits: Limits) -> Self:
+        """Makes a request from native values and checks its limits; raises InvalidRequest or MessageTooLarge."""
+        try:
+            request = cls.model_validate(fields)
+        except ValidationError as error:
+            raise InvalidRequest(describe(error)) from None
+        request.check_limits(limits)
+        return request
+
+    def check_limits(self, limits: Limits) -> None:
+        """Raises MessageTooLarge if the message, metadata, history or data is over the limit in UTF-8 bytes."""
+        for name, text in self.to_fields().items():
+            try:
+                size_bytes = len(text.encode())
+            except UnicodeEncodeError:
+                raise InvalidRequest(f"{name} is not valid Unicode text: it holds a lone surrogate") from None
+            if size_bytes > limits.message_bytes:
+                raise MessageTooLarge(f"{name} has {size_bytes} bytes, the limit is {limits.message_bytes}")
+
+    def to_fields(self) -> dict[str, str]:
+        """The fields of this request on a stream: texts as they are, nested values as JSON, absent ones left out."""
+        fields = {"agent": self.agent, "skill": self.skill, "message": self.message}
+        fields["max_attempts"] = str(self.max_attempts)
+        fields["price_micros"] = str(self.price_micros)
+        fields["on_retry"] = str(self.on_retry)
+        for name in _PLAIN:
+            value = getattr(self, name)
+            if value is not None:
+                fields[name] = str(value)
+        if self.metadata is not None:
+            fields["metadata"] = compact_json(self.metadata)
+        if self.history is not None:
+            fields["history"] = compact_json([turn.model_dump(exclude_none=True) for turn in self.history])
+        if self.data is not None:
+            fields["data"] = compact_json(self.data)
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str]) -> Self:
+        """Reads a request back from the fields of a stream entry.
+
+        Raises MalformedEntry for a missing, unknown or unreadable field.
+        """
+        values: dict[str, Any] = dict(fields)
+        try:
+            for name in _JSON & values.keys():
+                values[name] = json.loads(values[name])
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise MalformedEntry(describe(error)) from None
+        except (ValueError, RecursionError) as error:
+            raise MalformedEntry(f"a field is not JSON: {error}") from None
+
+    def same_order(self, other: TaskRequest) -> bool:
+        """True if both ask for the same thing: all but what the card or the clock put in is equal."""
+        return self.model_dump(exclude=_NOT_ASKED) == other.model_dump(exclude=_NOT_ASKED)
+
+
+_PLAIN = ("context_id", "follows", "payer", "sender_id", "parent", "admission", "deadline", "traceparent")
+_JSON = frozenset({"metadata", "history", "data"})
+_NOT_ASKED = {"max_attempts", "price_micros", "on_retry", "deadline", "traceparent"}
+
+
+def compact_json(value: Any) -> str:
+    """JSON without spaces, with real characters instead of escapes; raises ValueError for NaN and infinities."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def describe(error: ValidationError) -> str:
+    """The problems that pydantic found, one line, with no input values (they may be private or huge)."""
+    found = (
+        f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors(include_input=False, include_url=False)
+    )
+    return "; ".join(found)

@@ -1,0 +1,101 @@
+"""Settings of every part, as one plain model; each is also an environment variable.
+
+`SKILLSTREAM_REDIS_URL` sets `redis_url`, `SKILLSTREAM_LIMITS_MESSAGE_BYTES` sets `limits.message_bytes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from .errors import InvalidSettings
+from .keys import Keyspace
+from .limits import Limits
+from .request import describe
+
+_PREFIX = "SKILLSTREAM_"
+_DAY_S = 86_400
+_SECRET = re.compile(r"(?<=://)([^/@]*)@")
+
+
+class Settings(BaseModel):
+    """What a process needs to know; durations are seconds.
+
+    Keys: `prefix`, `shards` (fixed at a broker's first start). Retention: `stream_ttl_s` from the last
+    opening, `final_ttl_s` once the router has the final. Worker: `lease_s`, `grace_s` for running tasks at
+    a stop, `concurrency` tasks at once, `poll_s` between looks for jobs of clients that do not ring,
+    `announce_s` between announcements. Connections: `connect_timeout_s`, `answer_timeout_s` for one answer,
+    `patience_s` until a step gives up on a broker that stays away. History: `context_messages` kept per context
+    for `context_ttl_s`. Ledger: `platform_share` in hundredths of a percent of each price.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    database_url: str = "sqlite:///skillstream.db"
+    prefix: str = Field(default="skillstream", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    shards: int = Field(default=16, ge=1, le=16_384)
+    stream_ttl_s: float = Field(default=7 * _DAY_S, ge=7200)
+    final_ttl_s: float = Field(default=_DAY_S, gt=0)
+    lease_s: float = Field(default=15, ge=0.2, le=3600)
+    grace_s: float = Field(default=30, ge=0)
+    concurrency: int = Field(default=100, ge=1, le=100_000)
+    poll_s: float = Field(default=2, gt=0)
+    announce_s: float = Field(default=20, gt=0)
+    connect_timeout_s: float = Field(default=5, gt=0)
+    answer_timeout_s: float = Field(default=10, gt=0)
+    patience_s: float = Field(default=30, gt=0)
+    context_messages: int = Field(default=50, ge=0, le=10_000)
+    context_ttl_s: float = Field(default=30 * _DAY_S, gt=0)
+    platform_share: int = Field(default=500, ge=0, le=10_000)
+    limits: Limits = Limits()
+
+    @field_validator("redis_url", "database_url")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        if "://" not in value:
+            raise ValueError("is not a URL")
+        return value
+
+    @property
+    def keys(self) -> Keyspace:
+        """The names of all keys under these settings."""
+        return Keyspace(self.prefix, self.shards)
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str], **overrides: Any) -> Self:
+        """Reads settings from environment variables; `overrides` that are not None win.
+
+        Raises InvalidSettings, which names the variable, for a value that cannot be used.
+        """
+        values: dict[str, Any] = {}
+        limits: dict[str, Any] = {}
+        for name in cls.model_fields:
+            if name != "limits" and (text := env.get(_PREFIX + name.upper())):
+                values[name] = text
+        for name in Limits.model_fields:
+            if text := env.get(f"{_PREFIX}LIMITS_{name.upper()}"):
+                limits[name] = text
+        if limits:
+            values["limits"] = limits
+        values.update((name, value) for name, value in overrides.items() if value is not None)
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise InvalidSettings(describe(error)) from None
+
+    def __repr__(self) -> str:
+        shown = self.model_dump(exclude={"limits"})
+        shown["redis_url"] = without_secret(self.redis_url)
+        shown["database_url"] = without_secret(self.database_url)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+    __str__ = __repr__
+
+
+def without_secret(url: str) -> str:
+    """The URL with user and password replaced, for logs and errors."""
+    return _SECRET.sub("***@", url)
