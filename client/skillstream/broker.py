@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from pydantic import ValidationError
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.card import AgentCard
-from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, MalformedEntry, NotReplicated, ShardsMismatch, StreamLost
+from skillstream_schemas.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    InvalidName,
+    MalformedEntry,
+    NotReplicated,
+    ShardsMismatch,
+    StreamLost,
+)
 from skillstream_schemas.event import FinalEvent, StatusEvent, event_from_fields
 from skillstream_schemas.ids import SUBMISSION, EventId
 from skillstream_schemas.request import HistoryMessage, TaskRequest
@@ -18,12 +28,15 @@ from .pipeline import Pipeline
 from .resp import Argument, Reply, ReplyError
 from .scripts import CANCEL, CLOSE, ENQUEUE, SETTLE, SUBMIT, Script
 
+log = logging.getLogger(__name__)
+
 Entry = tuple[EventId, dict[str, str]]
 """An entry of a task's stream: its id and its fields as text."""
 
 WAKE_CAP = 10_000
 WAKE_TTL_MS = 3_600_000
 _RESULT_TTL_MS = 3_600_000
+_REPLICATION_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +91,25 @@ class Broker:
         """Connects and checks the number of shards; raises BrokerUnavailable or ShardsMismatch."""
         await self.pipeline.open()
         mine = str(self.settings.shards).encode()
-        known = await self.pipeline.call("SET", self.keys.shards, mine, "NX", "GET", step="check shards")
-        if known is not None and known != mine:
+        try:
+            known = await self.pipeline.call("SET", self.keys.shards, mine, "NX", "GET", step="check shards")
+            if known is not None and known != mine:
+                theirs = known.decode(errors="replace")
+                raise ShardsMismatch(f"the broker has {theirs} shards, this process {self.settings.shards}")
+        except BaseException:
             await self.close()
-            raise ShardsMismatch(f"the broker has {known.decode(errors='replace')} shards, this process {self.settings.shards}")
+            raise
         return self
 
     async def close(self) -> None:
         """Closes the connection; twice is safe."""
         await self.pipeline.close()
 
-    async def submit(self, task_id: str, request: TaskRequest, *, delay_ms: int = 0, durable: bool = False) -> Submitted:
-        """Puts a request on its stream unless one stands there; returns the one that stands there (rule P1, step 1).
-
-        With `durable` raises NotReplicated where no replica has it within a second.
-        """
+    async def submit(self, task_id: str, request: TaskRequest, *, delay_ms: int = 0) -> Submitted:
+        """Puts a request on its stream unless one stands there; returns the one that stands there (rule P1, step 1)."""
         keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
         arguments: list[Argument] = [task_id, self._stream_ttl_ms + delay_ms, *flat(request.to_fields())]
         reply = await self.pipeline.run(SUBMIT, keys, arguments)
-        if durable and await self.pipeline.call("WAIT", 1, 1000) < 1:
-            raise NotReplicated
         if reply[0] == b"new":
             return Submitted(is_new=True, request=request, ended=False)
         first = event_from_fields(SUBMISSION, fields_of(reply[1]))
@@ -111,6 +123,11 @@ class Broker:
         keys = [arq_keys.queue(agent), arq_keys.job(member), self.keys.wake(agent)]
         await self.pipeline.run(ENQUEUE, keys, [member, delay_ms, self._stream_ttl_ms + delay_ms, WAKE_CAP, WAKE_TTL_MS])
 
+    async def confirm_replicated(self) -> None:
+        """Waits until a replica has all that this connection wrote; raises NotReplicated after a second."""
+        if await self.pipeline.call("WAIT", 1, _REPLICATION_MS) < 1:
+            raise NotReplicated
+
     async def request_cancel(self, task_id: str, reason: str) -> CancelRecorded | FinalEvent | None:
         """Records a cancellation; returns the final of a task that has ended, None for an unknown one (rule P9)."""
         keys = [self.keys.events(task_id), self.keys.cancel(task_id), self.keys.inbox_of(task_id)]
@@ -122,7 +139,7 @@ class Broker:
                 return final_of(reply[1], reply[2])
             case _:
                 await self.pipeline.call("PUBLISH", self.keys.control, task_id)
-                return CancelRecorded(EventId.parse(reply[1].decode()), reply[2].decode())
+                return CancelRecorded(id_of(reply[1]), text_of(reply[2], "the agent"))
 
     async def close_task(self, task_id: str, ending: Ending, closer: str) -> FinalEvent | None:
         """Ends a task from outside its attempt (rule P8).
@@ -137,7 +154,7 @@ class Broker:
         reply = await self.pipeline.run(CLOSE, keys, [task_id, closer, str(ending.seen), keep, self._stream_ttl_ms, *arguments])
         match reply[0]:
             case b"closed":
-                return ending.final.model_copy(update={"id": EventId.parse(reply[1].decode()), "at": int(reply[2])})
+                return ending.final.model_copy(update={"id": id_of(reply[1]), "at": int(reply[2])})
             case b"final":
                 return final_of(reply[1], reply[2])
             case b"stale":
@@ -194,7 +211,13 @@ class Broker:
     async def context_messages(self, context_id: str) -> list[HistoryMessage]:
         """Recent messages of a conversation, oldest first, as far as the router has written them."""
         reply = await self.pipeline.call("LRANGE", self.keys.context_messages(context_id), 0, -1)
-        return [HistoryMessage.model_validate_json(text) for text in reply]
+        messages: list[HistoryMessage] = []
+        for text in reply:
+            try:
+                messages.append(HistoryMessage.model_validate_json(text))
+            except ValidationError:
+                log.warning("a message of context %s cannot be read and is left out", context_id)
+        return messages
 
 
 def text_of(data: bytes, what: str = "entry") -> str:
@@ -203,6 +226,14 @@ def text_of(data: bytes, what: str = "entry") -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise MalformedEntry(f"{what} is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def id_of(raw: bytes) -> EventId:
+    """The id of an entry as Redis writes it; raises MalformedEntry for one that no event has."""
+    try:
+        return EventId.parse(raw.decode())
+    except InvalidName as error:
+        raise MalformedEntry(error.message) from None
 
 
 def fields_of(flat: Sequence[bytes]) -> dict[str, str]:
@@ -215,7 +246,7 @@ def entries_of(reply: Reply) -> list[Entry]:
     """Entries as XRANGE answers them; raises MalformedEntry, which names the entry."""
     entries: list[Entry] = []
     for raw_id, flat in reply or ():
-        event_id = EventId.parse(raw_id.decode())
+        event_id = id_of(raw_id)
         try:
             entries.append((event_id, fields_of(flat)))
         except MalformedEntry as error:
@@ -225,7 +256,7 @@ def entries_of(reply: Reply) -> list[Entry]:
 
 def final_of(raw_id: bytes, flat: Sequence[bytes]) -> FinalEvent:
     """The final in a script's answer."""
-    event = event_from_fields(EventId.parse(raw_id.decode()), fields_of(flat))
+    event = event_from_fields(id_of(raw_id), fields_of(flat))
     if not isinstance(event, FinalEvent):
         raise MalformedEntry(f"entry {raw_id.decode()} is not a final")
     return event

@@ -28,7 +28,7 @@ class Client:
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None, broker: Broker | None = None) -> None:
         base = settings or Settings()
-        self.settings = base if url is None else Settings.model_validate({**base.model_dump(), "redis_url": url})
+        self.settings = base if url is None else base.changed(redis_url=url)
         self._broker = broker or Broker(self.settings)
         self._owns_broker = broker is None
         self._durable: Broker | None = None
@@ -95,11 +95,13 @@ class Client:
         task = Task(self._broker, self._hub, new_task_id() if task_id is None else task_id)
         delay_ms = _delay_ms(delay)
         broker = await self._durable_broker() if durable else self._broker
-        submitted = await broker.submit(task.id, request, delay_ms=delay_ms, durable=durable)
+        submitted = await broker.submit(task.id, request, delay_ms=delay_ms)
         if not submitted.request.same_order(request):
             raise TaskIdTaken(f"task {task.id} asks {submitted.request.agent} for {submitted.request.skill!r} already")
         if not submitted.ended:
             await broker.enqueue(agent, task.id, delay_ms=delay_ms)
+        if durable:
+            await broker.confirm_replicated()
         return task
 
     def task(self, task_id: str) -> Task:

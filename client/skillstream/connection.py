@@ -53,6 +53,11 @@ class Connection(asyncio.Protocol):
         self._awaited.append((expected, on_replies))
         self._transport.write(data)
 
+    def send_only(self, *arguments: Argument) -> None:
+        """Sends a command whose answer comes as a push, such as SUBSCRIBE on RESP3."""
+        if self._closed is None:
+            self._transport.write(pack(arguments))
+
     async def call(self, *arguments: Argument, timeout_s: float) -> Reply:
         """Sends one command and waits for its answer.
 

@@ -18,6 +18,7 @@ from skillstream_schemas.settings import Settings
 
 from .broker import Entry, entries_of
 from .connection import Connection, connect
+from .pipeline import RETRY_KINDS
 from .resp import Argument, Reply, ReplyError, pack
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Feed:
         self._entries: deque[Entry] = deque()
         self._changed = asyncio.Event()
         self._error: Exception | None = None
+        self._asked = after
         self._empty_reads = 0
         self._report_empty = False
 
@@ -77,6 +79,7 @@ class Feed:
 
     def command(self) -> tuple[Argument, ...]:
         """The read that brings what this feed lacks."""
+        self._asked = self.cursor
         if self.last_only:
             return ("XREVRANGE", self.key, "+", f"({self.cursor}", "COUNT", 1)
         return ("XRANGE", self.key, f"({self.cursor}", "+", "COUNT", BATCH)
@@ -85,6 +88,8 @@ class Feed:
         """Takes the answer to `command`; True if there may be more."""
         if self._error is not None:
             return False
+        if self._asked != self.cursor:  # the reader went back while this answer was under way
+            return True
         if isinstance(reply, ReplyError):
             self.fail(BrokerUnavailable(f"following: {reply}"))
             return False
@@ -103,8 +108,10 @@ class Feed:
         return len(reply) == BATCH
 
     def rewind(self, cursor: EventId) -> None:
-        """Goes back to an earlier place; what waits is dropped."""
+        """Goes back to an earlier place; what waits is dropped and read again."""
         self._entries.clear()
+        if isinstance(self._error, MalformedEntry):
+            self._error = None
         self.cursor = cursor
         self._report_empty = False
         self._hub.want(self)
@@ -125,6 +132,8 @@ class FollowHub:
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
         self._tracking = False
+        self._away_since_s: float | None = None
+        self._pause_s = FALLBACK_PAUSE_S
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -139,6 +148,9 @@ class FollowHub:
     def feed(self, key: str, after: EventId, *, last_only: bool = False) -> Feed:
         """Starts to follow a stream behind `after`; with `last_only` just its newest entry each time."""
         feed = Feed(self, key, after, last_only)
+        if self._closed:
+            feed.fail(BrokerUnavailable("closed here"))
+            return feed
         self._feeds.setdefault(key.encode(), set()).add(feed)
         self.want(feed)
         if self._runner is None or self._runner.done():
@@ -147,7 +159,7 @@ class FollowHub:
 
     def want(self, feed: Feed) -> None:
         """Has a feed read again."""
-        if feed.key.encode() in self._feeds:
+        if feed in self._feeds.get(feed.key.encode(), ()):
             self._stale.add(feed)
             self._wake.set()
 
@@ -182,6 +194,8 @@ class FollowHub:
                 await self._read(connection, ready)
             except BrokerUnavailable as error:
                 await self._lost(error)
+            else:
+                self._away_since_s, self._pause_s = None, FALLBACK_PAUSE_S
             if not self._tracking and self._feeds:
                 await asyncio.sleep(FALLBACK_PAUSE_S)
                 self._all_stale()
@@ -204,6 +218,10 @@ class FollowHub:
         except TimeoutError:
             connection.close("no answer to a read")
             raise BrokerUnavailable("no answer to a read") from None
+        for reply in replies:
+            if isinstance(reply, ReplyError) and reply.kind in RETRY_KINDS:
+                connection.close(str(reply))
+                raise BrokerUnavailable(f"following: {reply}")
         for feed, reply in zip(ready, replies, strict=True):
             if feed.deliver(reply):
                 self.want(feed)
@@ -215,7 +233,10 @@ class FollowHub:
         try:
             await connection.call("CLIENT", "TRACKING", "ON", timeout_s=self._settings.answer_timeout_s)
             self._tracking = True
-        except ReplyError:
+        except ReplyError as error:
+            if error.kind in RETRY_KINDS:
+                connection.close(str(error))
+                raise BrokerUnavailable(f"following: {error}") from None
             self._tracking = False
         connection.on_closed = self._connection_closed
         self._connection = connection
@@ -245,9 +266,13 @@ class FollowHub:
         self._wake.set()
 
     async def _lost(self, error: BrokerUnavailable) -> None:
-        pause_s = FALLBACK_PAUSE_S
-        give_up = asyncio.get_running_loop().time() + self._settings.patience_s
-        while not self._closed:
+        # patience counts from the first failure in a row: a server may take connections and refuse every read
+        now_s = asyncio.get_running_loop().time
+        if self._away_since_s is None:
+            self._away_since_s = now_s()
+        while now_s() - self._away_since_s < self._settings.patience_s:
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             try:
                 await self._connected()
             except BrokerUnavailable as again:
@@ -255,11 +280,8 @@ class FollowHub:
             else:
                 self._all_stale()
                 return
-            if asyncio.get_running_loop().time() > give_up:
-                self._fail_all(error)
-                return
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        self._away_since_s, self._pause_s = None, FALLBACK_PAUSE_S
+        self._fail_all(error)
 
     def _fail_all(self, error: BrokerUnavailable) -> None:
         for feeds in list(self._feeds.values()):

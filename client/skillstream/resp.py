@@ -6,6 +6,7 @@ The parser in Python gives the same values as hiredis: bytes, int, None, list, d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ class Push(list[Any]):
 
 
 class Parser(Protocol):
-    """What a connection needs of a parser."""
+    """What a connection needs of a parser; the contract has no answer that is a bare false, which would read as none."""
 
     def feed(self, data: bytes) -> None:
         """Takes what came from the socket."""
@@ -45,6 +46,10 @@ def pack(arguments: Iterable[Argument]) -> bytes:
         parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
     parts[0] = b"*%d\r\n" % (len(parts) - 1)
     return b"".join(parts)
+
+
+_INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
+_DOUBLE = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|inf|nan)\Z")
 
 
 class PythonParser:
@@ -77,19 +82,21 @@ class PythonParser:
             case b"-":
                 return ReplyError(line.decode(errors="replace")), after
             case b":":
-                return int(line), after
-            case b"_":
+                return _integer(line), after
+            case b"(" if _INTEGER.match(line):
+                return line, after
+            case b"_" if not line:
                 return None, after
-            case b"#":
+            case b"#" if line in (b"t", b"f"):
                 return line == b"t", after
-            case b",":
+            case b"," if _DOUBLE.match(line):
                 return float(line), after
-            case b"$" | b"=" | b"!":
-                return self._blob(kind, int(line), after)
+            case b"$" | b"=":
+                return self._blob(kind, _length(line), after)
             case b"*" | b"~" | b">" | b"%":
-                return self._aggregate(kind, int(line), after)
+                return self._aggregate(kind, _length(line), after)
             case _:
-                raise ValueError(f"{bytes(kind)!r} is no RESP type")
+                raise ValueError(f"{bytes(kind)!r} with {line[:40]!r} is no RESP")
 
     def _blob(self, kind: bytes | bytearray, length: int, start: int) -> tuple[Reply, int]:
         if length < 0:
@@ -97,12 +104,9 @@ class PythonParser:
         if len(self._buffer) < start + length + 2:
             raise _Incomplete
         data = bytes(self._buffer[start : start + length])
-        value: Reply = data
-        if kind == b"!":
-            value = ReplyError(data.decode(errors="replace"))
-        elif kind == b"=":
-            value = data[4:]
-        return value, start + length + 2
+        if kind == b"=" and data[3:4] != b":":
+            raise ValueError(f"{data[:4]!r} is no type of a verbatim string")
+        return data[4:] if kind == b"=" else data, start + length + 2
 
     def _aggregate(self, kind: bytes | bytearray, length: int, start: int) -> tuple[Reply, int]:
         if length < 0:
@@ -114,6 +118,18 @@ class PythonParser:
         if kind == b"%":
             return dict(zip(items[::2], items[1::2], strict=True)), start
         return (Push(items) if kind == b">" else items), start
+
+
+def _integer(line: bytes) -> int:
+    if _INTEGER.match(line) is None:
+        raise ValueError(f"{line[:40]!r} is no integer")
+    return int(line)
+
+
+def _length(line: bytes) -> int:
+    if (length := _integer(line)) < -1:
+        raise ValueError(f"{length} is no length")
+    return length
 
 
 class _Incomplete(Exception):

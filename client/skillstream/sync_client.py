@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterator
 from typing import Any, Self, TypeVar
 
 from skillstream_schemas.card import AgentCard
+from skillstream_schemas.errors import BrokerUnavailable
 from skillstream_schemas.event import FinalEvent, FollowedEvent
 from skillstream_schemas.settings import Settings
 
@@ -56,6 +57,9 @@ class SyncClient:
         return self._run(self._client.agents())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop.is_closed():
+            work.close()
+            raise BrokerUnavailable("the client is closed")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -71,7 +75,8 @@ class SyncClient:
                 except StopAsyncIteration:
                     return
         finally:
-            self._run(source.aclose())
+            if not self._loop.is_closed():
+                self._run(source.aclose())
 
     def _stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from skillstream_schemas.errors import ResultTimeout, StreamLost, TextReset, UnknownTask
+from skillstream_schemas.errors import InvalidRequest, ResultTimeout, StreamLost, TextReset, UnknownTask
 from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent, event_from_fields
 from skillstream_schemas.ids import START, EventId, check_name
+from skillstream_schemas.limits import utf8_length
 from skillstream_schemas.state import TaskState
 
 from .broker import Broker, CancelRecorded, Settlement
@@ -17,6 +18,7 @@ from .follow import Feed, FollowHub
 from .transcript import Transcript
 
 CANCELLER = "canceller"
+_READ = 500
 
 
 class Task:
@@ -46,11 +48,14 @@ class Task:
         reconnected = feed.reconnected
         try:
             while transcript.final is None:
+                entry = await feed.next()
                 if feed.reconnected != reconnected:
                     reconnected = feed.reconnected
                     if await self._went_back(transcript):
                         yield self._rewind(transcript, feed)
-                entry = await feed.next()
+                    else:
+                        feed.rewind(transcript.cursor)  # what waits may come from before and after the break
+                    continue
                 if entry is None:
                     match await self._look(transcript):
                         case "ended":
@@ -70,7 +75,7 @@ class Task:
         and read on with `text(after=error.after)`. A failed task simply ends: `result()` tells why.
         """
         cursor = after if isinstance(after, EventId) else EventId.parse(after)
-        given = await self._kept_before(cursor)
+        given = await self._length_at(cursor)
         async with aclosing(self.events(cursor)) as events:
             async for event in events:
                 match event:
@@ -96,8 +101,10 @@ class Task:
         """Cancels the task and returns its final, which is another one where the task ended first.
 
         A queued task is closed here; a running one is closed by its worker, for which this waits `timeout` seconds.
-        Raises UnknownTask and ResultTimeout: the request stands all the same.
+        Raises UnknownTask and ResultTimeout: the request stands all the same. Raises InvalidRequest for a reason that
+        is no valid Unicode text or has more UTF-8 bytes than an event may have.
         """
+        self._check_reason(reason)
         recorded = await self._broker.request_cancel(self.id, reason)
         if recorded is None:
             raise UnknownTask(f"task {self.id}")
@@ -106,6 +113,15 @@ class Task:
         if recorded.top.attempt > 0:
             return await self.result(timeout)
         return await self._close_queued(recorded, reason)
+
+    def _check_reason(self, reason: str) -> None:
+        limit = self._broker.settings.limits.event_bytes
+        try:
+            size_bytes = utf8_length(reason)
+        except UnicodeEncodeError:
+            raise InvalidRequest("the reason is not valid Unicode text: it holds a lone surrogate") from None
+        if size_bytes > limit:
+            raise InvalidRequest(f"the reason has {size_bytes} bytes, the limit is {limit}")
 
     async def _close_queued(self, recorded: CancelRecorded, reason: str) -> FinalEvent:
         final = await close_from_outside(self._broker, self.id, Verdict(TaskState.CANCELED, reason), CANCELLER)
@@ -119,7 +135,9 @@ class Task:
             while True:
                 entry = await feed.next()
                 if entry is None:
-                    await self._look(transcript)
+                    if await self._look(transcript) != "live":  # another stream than the one read before (failover)
+                        transcript.restart()
+                        feed.rewind(START)
                     continue
                 transcript.cursor, fields = entry
                 if fields.get("type") == "final":
@@ -153,15 +171,29 @@ class Task:
         event = event_from_fields(*entries[0])
         return event if isinstance(event, StatusEvent) else None
 
-    async def _kept_before(self, cursor: EventId) -> int:
-        if cursor.attempt == 0 or cursor.seq == 0:
-            return 0
-        opening = await self._opening(cursor.attempt)
-        return (opening.resume_from or 0) if opening is not None else 0
+    async def _length_at(self, cursor: EventId) -> int:
+        """Code points of the text that a reader has who stands at the cursor."""
+        length = 0
+        place = EventId(cursor.attempt, 0)
+        while place < cursor and cursor.attempt > 0:
+            entries = await self._broker.read(self.id, place, count=min(_READ, cursor.seq - place.seq))
+            for event_id, fields in entries:
+                if event_id > cursor:
+                    return length
+                match event_from_fields(event_id, fields):
+                    case StatusEvent(resume_from=int() as kept):
+                        length += kept
+                    case ChunkEvent(text=str() as piece):
+                        length += len(piece)
+                    case _:
+                        pass
+            if not entries:
+                return length
+            place = entries[-1][0]
+        return length
 
     @staticmethod
     def _rewind(transcript: Transcript, feed: Feed) -> ResetEvent:
-        reset = ResetEvent(attempt=transcript.cursor.attempt, keep=0)
         transcript.restart()
         feed.rewind(START)
-        return reset
+        return ResetEvent(attempt=0, keep=0)

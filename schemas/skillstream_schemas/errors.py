@@ -39,7 +39,7 @@ class SkillstreamError(Exception):
     hint: ClassVar[str] = ""
 
     def __init__(self, message: str = "") -> None:
-        first_line = (type(self).__doc__ or "").strip().splitlines()[0]
+        first_line = (type(self).__doc__ or type(self).__name__).strip().splitlines()[0]
         self.message = message or first_line
         super().__init__(self.message)
 

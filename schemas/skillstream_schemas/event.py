@@ -5,7 +5,6 @@ Fields are plain UTF-8 text, nested values JSON, so that redis-cli shows a reada
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, cast
@@ -14,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from .errors import MalformedEntry
 from .ids import SUBMISSION, EventId
-from .request import WIRE_VERSION, TaskRequest, compact_json, describe
+from .request import WIRE_VERSION, TaskRequest, compact_json, describe, read_json
 from .state import TaskState
 
 Fields = Mapping[str, str]
@@ -65,8 +64,22 @@ class StatusEvent(_Event):
         shapes = (self.request, self.worker, self.handed_back, self.text)
         if sum(shape is not None for shape in shapes) != 1:
             raise ValueError("a status is a submission, an opening, a hand-back or a text, and only one of them")
-        if self.worker is not None and (self.claim is None or self.strikes is None):
-            raise ValueError("an opening names its claim and its strikes")
+        written = {name for name, value in self if value is not None} - {"type", "id", "at"}
+        if self.request is not None:
+            needed, allowed, state = {"state"}, {"request"}, TaskState.SUBMITTED
+        elif self.worker is not None:
+            needed, allowed, state = {"state", "claim", "strikes"}, {"worker", "resume_from"}, TaskState.WORKING
+        elif self.text is not None:
+            # on the wire a progress report has no state field (docs/wire-format.md)
+            needed, allowed, state = set(), {"text", "progress", "metadata"}, None
+        else:
+            needed, allowed, state = set(), {"handed_back"}, None
+        if missing := needed - written:
+            raise ValueError(f"{', '.join(sorted(missing))} missing")
+        if surplus := written - needed - allowed:
+            raise ValueError(f"{', '.join(sorted(surplus))} does not belong in a status of this shape")
+        if self.state is not state:
+            raise ValueError(f"the state {self.state} does not belong in a status of this shape")
         return self
 
     def to_fields(self) -> dict[str, str]:
@@ -95,7 +108,7 @@ class ChunkEvent(_Event):
 
     @model_validator(mode="after")
     def _one_shape(self) -> Self:
-        if (self.text is None) == (self.mode is None):
+        if (self.text is None) == (self.mode is None) or ("data" in self.model_fields_set) != (self.mode is not None):
             raise ValueError("a chunk carries text, or data with its mode")
         return self
 
@@ -141,7 +154,8 @@ class FinalEvent(_Event):
 class ResetEvent(BaseModel):
     """A newer attempt opened: the first `keep` code points of the text stand, the rest is taken back.
 
-    It has no place on the stream; followers make it from the opening.
+    It has no place on the stream; followers make it from the opening. `attempt` is 0 where the broker itself went
+    back (failover): all is taken back, and the events come again from the submission.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -166,17 +180,17 @@ def event_from_fields(event_id: EventId, fields: Fields) -> StatusEvent | ChunkE
     try:
         if event_id == SUBMISSION:
             return _submission(fields)
+        if "id" in fields:
+            raise MalformedEntry("id: no field of an event")
         values: dict[str, Any] = dict(fields, id=event_id)
         for name in _JSON:
             if name in values:
-                values[name] = json.loads(values[name])
+                values[name] = read_json(name, values[name])
         return _ADAPTER.validate_python(values)
     except ValidationError as error:
         raise MalformedEntry(f"entry {event_id}: {describe(error)}") from None
     except MalformedEntry as error:
         raise MalformedEntry(f"entry {event_id}: {error.message}") from None
-    except (ValueError, RecursionError) as error:
-        raise MalformedEntry(f"entry {event_id}: a field is not JSON: {error}") from None
 
 
 def _submission(fields: Fields) -> StatusEvent:

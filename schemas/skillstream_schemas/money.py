@@ -18,14 +18,16 @@ def usd_to_micros(price: Price) -> int:
     or is finer than a millionth.
     """
     try:
-        micros = Decimal(repr(price) if isinstance(price, float) else str(price)) * MICROS_PER_USD
-        whole = int(micros)
-    except (InvalidOperation, ValueError, OverflowError):
+        usd = Decimal(repr(price) if isinstance(price, float) else str(price))
+    except (InvalidOperation, ValueError):
         raise InvalidRequest(f"{price!r} is not a price in USD") from None
-    if micros != whole:
-        raise InvalidRequest(f"a price of {price} USD is finer than a millionth of a dollar")
-    if not 0 <= whole <= MAX_MICROS:
+    if not usd.is_finite():
+        raise InvalidRequest(f"{price!r} is not a price in USD")
+    if not 0 <= usd <= MAX_MICROS // MICROS_PER_USD:  # before any arithmetic: 1e999999 would take for ever
         raise InvalidRequest(f"a price of {price} USD is out of range")
+    whole = int(usd * MICROS_PER_USD)
+    if Decimal(whole).scaleb(-6) != usd:  # compared exactly; the product alone may be rounded
+        raise InvalidRequest(f"a price of {price} USD is finer than a millionth of a dollar")
     return whole
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import StrEnum
+from math import isfinite
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
 
-from .errors import InvalidRequest, MalformedEntry, MessageTooLarge
+from .errors import InvalidName, InvalidRequest, MalformedEntry, MessageTooLarge
 from .ids import check_name
 from .limits import Limits
 from .money import MAX_MICROS
 
 WIRE_VERSION = "1"
 _LABEL = 256
+_PLACE = 4
+"""Parts of a place inside nested values that an error names."""
+_DESCRIPTION = 500
+"""Characters of an error's text: it may end up in a final event."""
 
 
 class OnRetry(StrEnum):
@@ -66,8 +71,8 @@ class TaskRequest(BaseModel):
 
     @field_validator("agent", "context_id", "follows", "parent")
     @classmethod
-    def _names(cls, value: str | None) -> str | None:
-        return value if value is None else check_name(value, "the name")
+    def _names(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return value if value is None else check_name(value, str(info.field_name))
 
     @classmethod
     def build(cls, fields: Mapping[str, Any], limits: Limits) -> Self:
@@ -80,8 +85,15 @@ class TaskRequest(BaseModel):
         return request
 
     def check_limits(self, limits: Limits) -> None:
-        """Raises MessageTooLarge if the message, metadata, history or data is over the limit in UTF-8 bytes."""
-        for name, text in self.to_fields().items():
+        """Raises MessageTooLarge if the message, metadata, history or data is over the limit in UTF-8 bytes.
+
+        Raises InvalidRequest for what cannot be written: lone surrogates, NaN, integers of thousands of digits.
+        """
+        try:
+            fields = self.to_fields()
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(f"metadata or data cannot be written as JSON: {error}") from None
+        for name, text in fields.items():
             try:
                 size_bytes = len(text.encode())
             except UnicodeEncodeError:
@@ -116,12 +128,12 @@ class TaskRequest(BaseModel):
         values: dict[str, Any] = dict(fields)
         try:
             for name in _JSON & values.keys():
-                values[name] = json.loads(values[name])
+                values[name] = read_json(name, values[name])
             return cls.model_validate(values)
         except ValidationError as error:
             raise MalformedEntry(describe(error)) from None
-        except (ValueError, RecursionError) as error:
-            raise MalformedEntry(f"a field is not JSON: {error}") from None
+        except InvalidName as error:
+            raise MalformedEntry(error.message) from None
 
     def same_order(self, other: TaskRequest) -> bool:
         """True if both ask for the same thing: all but what the card or the clock put in is equal."""
@@ -138,9 +150,27 @@ def compact_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
+def read_json(name: str, text: str) -> Any:
+    """Reads the JSON of the field `name`; raises MalformedEntry, also for NaN, infinities and lone surrogates."""
+    try:
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        if "\\u" in text:
+            compact_json(value).encode()
+    except (ValueError, RecursionError) as error:
+        raise MalformedEntry(f"{name}: not JSON: {error}"[:_DESCRIPTION]) from None
+    return value
+
+
+def _finite(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return value
+
+
 def describe(error: ValidationError) -> str:
     """The problems that pydantic found, one line, with no input values (they may be private or huge)."""
     found = (
-        f"{'.'.join(map(str, e['loc'])) or 'value'}: {e['msg']}" for e in error.errors(include_input=False, include_url=False)
+        f"{'.'.join(map(str, e['loc'][:_PLACE])) or 'value'}: {e['msg']}"
+        for e in error.errors(include_input=False, include_url=False)
     )
-    return "; ".join(found)
+    return "; ".join(found)[:_DESCRIPTION]

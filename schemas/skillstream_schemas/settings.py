@@ -18,7 +18,7 @@ from .request import describe
 
 _PREFIX = "SKILLSTREAM_"
 _DAY_S = 86_400
-_SECRET = re.compile(r"(?<=://)([^/@]*)@")
+_SECRET = re.compile(r"(?<=://)[^/]*@|(?<=[?&]username=)[^&]*|(?<=[?&]password=)[^&]*")
 
 
 class Settings(BaseModel):
@@ -82,6 +82,14 @@ class Settings(BaseModel):
         if limits:
             values["limits"] = limits
         values.update((name, value) for name, value in overrides.items() if value is not None)
+        return cls._checked(values)
+
+    def changed(self, **changes: Any) -> Self:
+        """These settings with other values for some; raises InvalidSettings."""
+        return self._checked({**self.model_dump(), **changes})
+
+    @classmethod
+    def _checked(cls, values: Mapping[str, Any]) -> Self:
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -98,4 +106,4 @@ class Settings(BaseModel):
 
 def without_secret(url: str) -> str:
     """The URL with user and password replaced, for logs and errors."""
-    return _SECRET.sub("***@", url)
+    return _SECRET.sub(lambda found: "***@" if found[0].endswith("@") else "***", url)

@@ -1,0 +1,70 @@
+"""A row of the table `tasks`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from skillstream_schemas.errors import MalformedEntry
+from skillstream_schemas.ids import SUBMISSION
+from skillstream_schemas.request import TaskRequest
+from skillstream_schemas.state import TaskState
+
+UNKNOWN = "unknown"
+"""Agent or skill of a task whose request nobody can read any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A task as the database has it: times are unix ms; `request`, `data`, `metadata` and `usage` JSON texts."""
+
+    id: str
+    state: TaskState
+    agent: str
+    skill: str
+    submitted_at: int
+    context_id: str | None = None
+    payer: str | None = None
+    attempt: int = 0
+    last_event_id: str = str(SUBMISSION)
+    price_micros: int = 0
+    error: str | None = None
+    reason: str | None = None
+    opened_at: int | None = None
+    cancel_requested_at: int | None = None
+    finished_at: int | None = None
+    deadline: int | None = None
+    request: str | None = None
+    data: str | None = None
+    metadata: str | None = None
+    usage: str | None = None
+
+    @classmethod
+    def from_row(cls, row: Any) -> TaskRecord:
+        """Reads a row of the table."""
+        return cls(**{**row._mapping, "state": TaskState(row.state)})
+
+    def columns(self) -> dict[str, Any]:
+        """The values of the row, by column."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    def original_request(self) -> TaskRequest:
+        """The request as it was submitted; without its message where that is not known any more."""
+        if self.request is not None:
+            try:
+                return TaskRequest.from_fields(json.loads(self.request))
+            except (MalformedEntry, ValueError):
+                pass
+        return TaskRequest(agent=self.agent, skill=self.skill, message="", context_id=self.context_id)
+
+    def shown(self) -> dict[str, Any]:
+        """What people see of it: everything but the copy of the request, nested values as such."""
+        shown = asdict(self) | {"state": self.state.value}
+        del shown["request"]
+        for name in ("data", "metadata", "usage"):
+            shown[name] = None if shown[name] is None else json.loads(shown[name])
+        return shown
+
+
+COLUMNS = tuple(TaskRecord.__dataclass_fields__)

@@ -1,0 +1,95 @@
+"""The duty "state": one row a task, which only goes forward (rule P13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, tuple_, update
+
+from skillstream_schemas.state import TRANSITIONS
+
+from .dialect import insert
+from .record import COLUMNS, TaskRecord
+from .tables import tasks
+
+_FIRST_KEPT = ("opened_at", "cancel_requested_at")
+
+
+def _upsert() -> Any:
+    statement = insert(tasks)
+    new = statement.excluded
+    changes: dict[Any, Any] = {name: new[name] for name in COLUMNS if name != "id"}
+    changes |= {name: func.coalesce(tasks.c[name], new[name]) for name in _FIRST_KEPT}
+    return statement.on_conflict_do_update(
+        index_elements=[tasks.c.id], set_=changes, where=and_(_is_legal(new), _is_newer(new))
+    ).returning(tasks.c.id)
+
+
+def _is_legal(new: Any) -> ColumnElement[bool]:
+    """The transition table as SQL: from a final state there is no way on."""
+    steps = [
+        and_(tasks.c.state == old.value, or_(*(new.state == following.value for following in sorted(allowed))))
+        for old, allowed in TRANSITIONS.items()
+        if allowed
+    ]
+    return or_(*steps)
+
+
+def _is_newer(new: Any) -> ColumnElement[bool]:
+    """Within one state a later look wins; of two ids of an attempt the longer, then the larger text is the later one."""
+    old = tasks.c
+    later = tuple_(new.attempt, func.length(new.last_event_id), new.last_event_id) > tuple_(
+        old.attempt, func.length(old.last_event_id), old.last_event_id
+    )
+    return or_(new.state != old.state, later)
+
+
+_UPSERT = _upsert()
+_INSERT_LOST = insert(tasks).on_conflict_do_nothing(index_elements=[tasks.c.id])
+_CANCEL = (
+    update(tasks)
+    .where(tasks.c.id == bindparam("task_id"), tasks.c.cancel_requested_at.is_(None), tasks.c.finished_at.is_(None))
+    .values(cancel_requested_at=bindparam("at"))
+)
+
+
+def record_states(connection: Connection, records: Sequence[TaskRecord]) -> set[str]:
+    """Writes rows, sorted by id, one a task; returns the ids of those that this statement changed."""
+    if not records:
+        return set()
+    changed = set(connection.execute(_UPSERT, [record.columns() for record in records]).scalars())
+    cancels = [
+        {"task_id": record.id, "at": record.cancel_requested_at}
+        for record in records
+        if record.cancel_requested_at is not None and record.id not in changed
+    ]
+    if cancels:
+        connection.execute(_CANCEL, cancels)
+    return changed
+
+
+def record_lost(connection: Connection, records: Sequence[TaskRecord]) -> None:
+    """Writes rows of tasks that have no stream, unless they are known."""
+    if records:
+        connection.execute(_INSERT_LOST, [record.columns() for record in records])
+
+
+def ended_among(connection: Connection, task_ids: Sequence[str]) -> set[str]:
+    """Which of these tasks are final here."""
+    if not task_ids:
+        return set()
+    ended = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.finished_at.is_not(None))
+    return set(connection.execute(ended).scalars())
+
+
+def open_tasks(connection: Connection, after: str, limit: int) -> list[TaskRecord]:
+    """Tasks that are not final, by id, behind `after`."""
+    page = select(tasks).where(tasks.c.finished_at.is_(None), tasks.c.id > after).order_by(tasks.c.id).limit(limit)
+    return [TaskRecord.from_row(row) for row in connection.execute(page)]
+
+
+def tasks_by_id(connection: Connection, task_ids: Sequence[str]) -> dict[str, TaskRecord]:
+    """Rows of these tasks, as far as they are known."""
+    found = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids)))
+    return {row.id: TaskRecord.from_row(row) for row in found}

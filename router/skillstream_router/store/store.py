@@ -1,0 +1,85 @@
+"""The router's database as its roles see it: whole batches in, rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from sqlalchemy import Connection
+
+from skillstream_schemas.settings import Settings
+
+from .database import Database
+from .history import RecentMessages, Turns, recent_messages, record_history
+from .ledger import charge
+from .record import TaskRecord
+from .reports import final_text
+from .state import ended_among, open_tasks, record_lost, record_states, tasks_by_id
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a batch did: ids that this transaction made final, and ids whose stream is open though the database has a final."""
+
+    ended: frozenset[str]
+    contradicted: frozenset[str]
+
+
+class Store:
+    """Responsible for what the router must remember; each method is one transaction.
+
+    Errors: DatabaseUnavailable where trying again may help, DatabaseRefused where it does not.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._database = Database(settings.database_url)
+
+    def __repr__(self) -> str:
+        return f"<Store {self._database!r}>"
+
+    async def open(self) -> Self:
+        """Opens the database and creates the tables that it lacks."""
+        await self._database.open()
+        return self
+
+    async def close(self) -> None:
+        """Closes the database behind the transaction under way; twice is safe."""
+        await self._database.close()
+
+    async def apply(self, batch: Sequence[Turns], lost: Sequence[TaskRecord] = ()) -> Applied:
+        """State, history and payment of a batch with one row a task, all or nothing (rule P13).
+
+        History and payment follow from rows that this transaction made final, however often a batch comes.
+        `lost` are tasks without a stream.
+        """
+        return await self._database.write(partial(self._apply, batch=batch, lost=lost))
+
+    async def recent_messages(self, context_ids: Sequence[str]) -> list[RecentMessages]:
+        """What the broker keeps of these contexts: messages up to the settings' number and the limit of a message's size."""
+        count, limit_bytes = self._settings.context_messages, self._settings.limits.message_bytes
+        return await self._database.read(lambda connection: recent_messages(connection, context_ids, count, limit_bytes))
+
+    async def open_tasks(self, after: str, limit: int) -> list[TaskRecord]:
+        """Tasks that are not final, by id, behind `after`."""
+        return await self._database.read(lambda connection: open_tasks(connection, after, limit))
+
+    async def tasks_by_id(self, task_ids: Sequence[str]) -> dict[str, TaskRecord]:
+        """Rows of these tasks, as far as they are known."""
+        return await self._database.read(lambda connection: tasks_by_id(connection, task_ids))
+
+    async def final_text(self, task_id: str) -> str:
+        """The text with which a task ended."""
+        return await self._database.read(lambda connection: final_text(connection, task_id))
+
+    def _apply(self, connection: Connection, batch: Sequence[Turns], lost: Sequence[TaskRecord]) -> Applied:
+        batch = sorted(batch, key=lambda turns: turns.record.id)
+        changed = record_states(connection, [turns.record for turns in batch])
+        ended = [turns for turns in batch if turns.record.state.is_final and turns.record.id in changed]
+        record_history(connection, ended)
+        charge(connection, [turns.record for turns in ended], self._settings.platform_share)
+        unmoved = [turns.record.id for turns in batch if not turns.record.state.is_final and turns.record.id not in changed]
+        record_lost(connection, lost)
+        return Applied(frozenset(turns.record.id for turns in ended), frozenset(ended_among(connection, unmoved)))

@@ -1,0 +1,11 @@
+"""Run agents' skills as tasks: register skills on an agent, start a worker."""
+
+from .agent import Agent, SocietyAgent
+from .app import Worker
+from .chunking import Chunking
+from .context import TaskContext
+from .cutting import Boundary
+from .response import Response
+from .retry import Retry
+
+__all__ = ["Agent", "Boundary", "Chunking", "Response", "Retry", "SocietyAgent", "TaskContext", "Worker"]

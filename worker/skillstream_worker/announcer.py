@@ -1,0 +1,38 @@
+"""Role: announces this worker's agents on the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
+
+from .agent import Agent
+from .broker import WorkerBroker
+
+log = logging.getLogger(__name__)
+_FORGOTTEN_AFTER = 3
+
+
+class Announcer:
+    """Responsible for the agents' cards, refreshed each `announce_s`; a worker is forgotten after three silent periods."""
+
+    def __init__(self, broker: WorkerBroker, agents: Sequence[Agent]) -> None:
+        self._broker, self._agents = broker, agents
+        self._period_s = broker.settings.announce_s
+
+    async def announce(self) -> None:
+        """Announces all agents once; raises BrokerUnavailable."""
+        forget_ms = int(self._period_s * 1000 * _FORGOTTEN_AFTER)
+        for agent in self._agents:
+            await self._broker.announce(agent.card, forget_ms)
+
+    async def run(self) -> None:
+        """Announces until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._period_s)
+            try:
+                await self.announce()
+            except (BrokerUnavailable, BrokerRefused) as error:
+                log.warning("announcing agents: %s", error)

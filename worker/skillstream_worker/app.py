@@ -1,0 +1,150 @@
+"""The worker: wires the roles, starts and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Coroutine, Sequence
+from typing import Any, Self
+
+from skillstream import Client
+from skillstream_schemas.settings import Settings
+
+from .agent import Agent
+from .announcer import Announcer
+from .attempt import Attempt, Services
+from .broker import ClaimedJob, WorkerBroker
+from .claimer import Claimer
+from .clock import Clock
+from .listener import Listener
+from .outcome import StopCause
+from .plain_functions import PlainFunctions
+from .renewer import Renewer
+from .settler import Settler
+from .slots import Slots
+
+log = logging.getLogger(__name__)
+_HAND_BACK_S = 5.0
+
+
+class Worker:
+    """Responsible for one worker process: claims and runs tasks of its agents until it is stopped.
+
+    Start order: connection, cards (so that clients find the skills), renewer and listener (nothing may be claimed
+    that is not renewed), claimers last. Stop order: claimers first, so that nothing new begins; running attempts get
+    the grace period, then are handed back; the settler when no attempt can ask it for more; the connection last.
+    """
+
+    def __init__(
+        self, agents: Sequence[Agent], settings: Settings | None = None, *, name: str | None = None, clock: Clock | None = None
+    ) -> None:
+        self.settings = settings or Settings()
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.running: dict[str, Attempt] = {}
+        self._agents = list(agents)
+        self._clock = clock or Clock()
+        self._broker = WorkerBroker(self.settings, self.name)
+        self._client = Client(settings=self.settings, broker=self._broker)
+        self._settler = Settler(self._broker)
+        self._services = Services(self.settings, self._broker, self._client, self._settler, self._clock)
+        self._slots = Slots(self.settings.concurrency)
+        self._renewer = Renewer(self._broker, self.running, self._clock)
+        self._claimers = [Claimer(self._broker, agent, self._slots, self._clock, self._start) for agent in self._agents]
+        self._plain = [PlainFunctions(agent, self.settings) for agent in self._agents if agent.functions or agent.cron_jobs]
+        self._roles: list[asyncio.Task[None]] = []
+        self._claiming: list[asyncio.Task[None]] = []
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._idle = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.name} agents={[agent.name for agent in self._agents]} running={len(self.running)} {self._slots!r}>"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop(grace_s=0)
+
+    async def start(self) -> None:
+        """Starts all roles; raises BrokerUnavailable or ShardsMismatch."""
+        await self._broker.open()
+        announcer = Announcer(self._broker, self._agents)
+        await announcer.announce()
+        listener = Listener(self._broker, self._renewer, self.running)
+        roles = (self._settler.run(), self._renewer.run(), listener.run(), announcer.run())
+        self._roles = [self._role(role) for role in roles]
+        self._roles += [self._role(plain.run()) for plain in self._plain]
+        self._claiming = [self._role(claimer.run()) for claimer in self._claimers]
+
+    async def stop(self, *, grace_s: float | None = None) -> None:
+        """Stops claiming, lets running attempts end within `grace_s` seconds, hands the rest back; twice is safe."""
+        await _end(self._claiming)
+        if self._attempts:
+            await asyncio.wait(self._attempts, timeout=self.settings.grace_s if grace_s is None else grace_s)
+        await self.hand_back()
+        await asyncio.wait([asyncio.ensure_future(self._settler.flush())], timeout=_HAND_BACK_S)
+        await _end(self._roles)
+        await self._client.close()
+        await self._broker.close()
+
+    async def hand_back(self) -> None:
+        """Hands all running attempts back at once; one that does not let go is cut off after some seconds."""
+        for attempt in list(self.running.values()):
+            attempt.stop(StopCause.DRAIN)
+        if self._attempts:
+            _, stuck = await asyncio.wait(self._attempts, timeout=_HAND_BACK_S)
+            for task in stuck:
+                log.error("%s does not let go; its lease lapses", task.get_name())
+            await _end(list(stuck))
+
+    async def until_idle(self) -> None:
+        """Waits until nothing is due and nothing runs: the end of a burst."""
+        while self.running or not all(claimer.is_idle for claimer in self._claimers):
+            self._idle.clear()
+            try:
+                async with asyncio.timeout(0.05):
+                    await self._idle.wait()
+            except TimeoutError:
+                continue
+
+    def _start(self, agent: Agent, claimed: ClaimedJob) -> None:
+        attempt = Attempt(self._services, agent, claimed)
+        self._slots.take()
+        self.running[claimed.task_id] = attempt
+        task = asyncio.get_running_loop().create_task(self._run(attempt), name=f"attempt {claimed.task_id}")
+        self._attempts.add(task)
+        task.add_done_callback(self._ended)
+
+    async def _run(self, attempt: Attempt) -> None:
+        try:
+            await attempt.run()
+        except Exception:
+            log.exception("attempt at task %s broke", attempt.lease.task_id)
+        finally:
+            if self.running.get(attempt.lease.task_id) is attempt:
+                del self.running[attempt.lease.task_id]
+            self._slots.give_back()
+            self._idle.set()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._attempts.discard(task)
+
+    def _role(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_report)
+        return task
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.critical("a role of the worker ended", exc_info=task.exception())

@@ -1,0 +1,271 @@
+"""One attempt at a task: from a claimed job to its settlement, as named steps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from skillstream import Client
+from skillstream.broker import Ending as TaskEnding
+from skillstream.broker import Settlement
+from skillstream.closing import close_from_outside, read_transcript
+from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, Unpublishable
+from skillstream_schemas.event import FinalEvent
+from skillstream_schemas.ids import START
+from skillstream_schemas.request import TaskRequest
+from skillstream_schemas.settings import Settings
+from skillstream_schemas.state import TaskState
+
+from .agent import Agent
+from .broker import ClaimedJob, Lease, WorkerBroker
+from .chunking import Chunking
+from .clock import Clock
+from .context import TaskContext
+from .endings import of_error, of_stop, of_timeout, refusal, verdict_of
+from .finals import final_fields, stock_result
+from .history import conversation
+from .openings import AlreadyFinal, Gone, MustClose, MustRead, Opened, Opening, Stale
+from .outcome import Abandon, End, Ending, HandBack, Outcome, StopCause
+from .performance import perform
+from .publication import Loss, Publication
+from .reading import JobReading, read_claimed
+from .settler import Settler
+from .skill import Skill
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What attempts of a worker share."""
+
+    settings: Settings
+    broker: WorkerBroker
+    client: Client
+    settler: Settler
+    clock: Clock
+
+
+class Attempt:
+    """Responsible for one run of a task by this worker.
+
+    `lease` is the claim that it runs under, `outcome` what became of it once it is over.
+    """
+
+    def __init__(self, services: Services, agent: Agent, claimed: ClaimedJob) -> None:
+        self.lease = Lease(agent.name, claimed.task_id, services.broker.worker, claimed.claim)
+        self.outcome: Outcome | None = None
+        self._services, self._agent, self._claimed = services, agent, claimed
+        self._started_ms = services.clock.now_ms()
+        self._stop: tuple[StopCause, str] | None = None
+        self._performer: asyncio.Task[object] | None = None
+        self._context: TaskContext | None = None
+        self._reading = JobReading(None, None)
+
+    def __repr__(self) -> str:
+        return f"<Attempt {self.lease.task_id} claim={self.lease.claim} stop={self._stop} outcome={self.outcome}>"
+
+    @property
+    def is_over(self) -> bool:
+        """True once nothing more is written or settled by this attempt."""
+        return self.outcome is not None
+
+    def stop(self, cause: StopCause, detail: str = "") -> None:
+        """Tells the attempt to end; a stronger cause replaces a weaker one. The skill is cancelled where it runs."""
+        if self._stop is not None and self._stop[0].strength >= cause.strength:
+            return
+        self._stop = (cause, detail)
+        if self._context is not None:
+            self._context.cancelled.set()
+        if self._performer is not None:
+            self._performer.cancel()
+
+    async def run(self) -> Outcome:
+        """Runs the attempt to its end; never raises for what a skill or a broker does."""
+        try:
+            self.outcome = await self._run()
+        except SkillstreamError as error:
+            # the lease lapses and the job is claimed again; while the broker is away there is no better place
+            log.warning("attempt at task %s given up: %s", self.lease.task_id, error)
+            self.outcome = Outcome.ABANDONED
+        return self.outcome
+
+    async def _run(self) -> Outcome:
+        self._reading = read_claimed(self._agent, self._claimed, self._services.settings.limits)
+        try:
+            opening, kept = await self._open()
+        except MalformedEntry as error:
+            return await self._close_unreadable(error)
+        match opening:
+            case Opened():
+                return await self._work(opening, kept)
+            case AlreadyFinal():
+                self._settle(opening.fields)
+                return Outcome.ALREADY_FINAL
+            case MustClose():
+                final = await close_from_outside(
+                    self._services.broker, self.lease.task_id, verdict_of(opening), self.lease.worker
+                )
+                self._settle(final.to_fields())
+                return Outcome.CLOSED
+            case Gone():
+                log.error("stream_lost: task %s has no stream and is not run", self.lease.task_id)
+                return Outcome.GONE
+            case _:
+                await self._services.broker.release(self.lease)
+                return Outcome.SUPERSEDED
+
+    async def _open(self) -> tuple[Opening, str]:
+        """Opens the attempt; where it goes on behind older text, that text is read first and returned."""
+        broker = self._services.broker
+        opening = await broker.open_attempt(self.lease, self._reading.request)
+        while isinstance(opening, MustRead | Stale):
+            known = await read_transcript(broker, self.lease.task_id)
+            if known is None:
+                opening = await broker.open_attempt(self.lease, self._reading.request)
+                continue
+            text = known[1].text
+            opening = await broker.open_attempt(self.lease, None, seen=known[1].cursor, keep=len(text))
+            if isinstance(opening, Opened):
+                return opening, text
+        return opening, ""
+
+    async def _work(self, opened: Opened, kept: str) -> Outcome:
+        skill = self._agent.skills.get(opened.request.skill)
+        publication = Publication(
+            self._services.broker,
+            self.lease,
+            opened.attempt,
+            chunking=Chunking() if skill is None else skill.chunking,
+            clock=self._services.clock,
+            kept=kept,
+            on_loss=lambda loss: self.stop(StopCause.UNPUBLISHABLE, loss.value),
+        )
+        now_ms = self._services.clock.now_ms()
+        try:
+            ending: Ending | None = refusal(self._agent, self._claimed, self._reading, opened, now_ms)
+            if ending is None:
+                assert skill is not None
+                ending = await self._perform(skill, opened, kept, publication)
+            return await self._conclude(ending, publication)
+        except Unpublishable as error:
+            return await self._abandon(error.message, publication)
+        finally:
+            publication.close()
+
+    async def _perform(self, skill: Skill, opened: Opened, kept: str, publication: Publication) -> Ending:
+        request = opened.request
+        self._context = TaskContext(
+            task_id=self.lease.task_id,
+            attempt=opened.attempt,
+            request=request,
+            history=await conversation(self._services.broker, request),
+            partial_text=kept,
+            publication=publication,
+            client=self._services.client,
+            log=logging.LoggerAdapter(log, {"task_id": self.lease.task_id, "attempt": opened.attempt}),
+        )
+        ending = await self._guard(skill, opened, self._context, publication)
+        # a skill that swallowed its cancellation has no say in how the task ends; one that was done before a drain has
+        told = self._told()
+        if told is not None and not (told[0] is StopCause.DRAIN and isinstance(ending, End)):
+            return of_stop(*told, request)
+        return ending
+
+    async def _guard(self, skill: Skill, opened: Opened, context: TaskContext, publication: Publication) -> Ending:
+        """Runs the skill within its time; whatever it raises becomes an ending."""
+        request, limit_s = opened.request, self._limit_s(skill, opened.request)
+        if (told := self._told()) is not None:  # while the history was read
+            return of_stop(*told, request)
+        performer = self._performer = asyncio.current_task()
+        assert performer is not None
+        try:
+            async with asyncio.timeout(limit_s) as scope:
+                return await perform(skill, request.message, context, publication, self._services.settings.limits)
+        except asyncio.CancelledError:
+            if (told := self._told()) is not None:
+                return of_stop(*told, request)
+            if performer.cancelling():
+                raise  # the process ends: nobody is left to write for
+            return End.failed(FailureCode.SKILL_ERROR, "CancelledError: the skill cancelled itself")
+        except TimeoutError as error:
+            if scope.expired():
+                return of_timeout(request, limit_s, self._services.clock.now_ms())
+            return of_error(error, skill, opened, self.lease.worker)
+        except (Exception, SystemExit) as error:
+            log.info("skill %s raised at task %s", skill.name, self.lease.task_id, exc_info=error)
+            return of_error(error, skill, opened, self.lease.worker)
+        finally:
+            self._performer = None
+            while self._told() is not None and performer.cancelling():
+                performer.uncancel()
+
+    def _told(self) -> tuple[StopCause, str] | None:
+        return self._stop
+
+    def _limit_s(self, skill: Skill, request: TaskRequest) -> float | None:
+        limits = [] if skill.timeout_s is None else [skill.timeout_s]
+        if request.deadline is not None:
+            limits.append((request.deadline - self._services.clock.now_ms()) / 1000)
+        return min(limits, default=None)
+
+    async def _conclude(self, ending: Ending, publication: Publication) -> Outcome:
+        match ending:
+            case End():
+                return await self._finish(ending, publication)
+            case HandBack():
+                await publication.hand_back(ending.why)
+                await self._services.broker.release(self.lease, delay_ms=int(ending.delay_s * 1000))
+                return Outcome.HANDED_BACK
+            case Abandon():
+                return await self._abandon(ending.reason, publication)
+
+    async def _finish(self, end: End, publication: Publication) -> Outcome:
+        await publication.flush()
+        text = publication.text if publication.has_text else end.own_text
+        usage = self._context.counted if self._context is not None else {}
+        now_ms = self._services.clock.now_ms()
+        fields = final_fields(self._agent.name, end, text, publication.chunks, usage, now_ms)
+        if not await publication.finish(fields):
+            return await self._abandon(str(publication.loss), publication)
+        self._settle(dict(zip(fields[::2], fields[1::2], strict=True)))
+        return Outcome.FINISHED
+
+    async def _abandon(self, reason: str, publication: Publication) -> Outcome:
+        log.warning("attempt at task %s given up: %s", self.lease.task_id, reason)
+        if publication.loss is Loss.WENT_BACK:
+            await self._services.broker.release(self.lease)  # the lease is ours: let another attempt begin at once
+        return Outcome.ABANDONED
+
+    async def _close_unreadable(self, error: MalformedEntry) -> Outcome:
+        """Ends a task whose request cannot be read: it would be claimed and given up for ever."""
+        broker, task_id = self._services.broker, self.lease.task_id
+        log.error("task %s cannot be read and is closed: %s", task_id, error)
+        metadata = {"agentId": self._agent.name, "agentName": self._agent.name}
+        final = FinalEvent(
+            id=START, at=0, state=TaskState.FAILED, text="", metadata=dict(metadata), chunks=0,
+            error=FailureCode.MALFORMED_REQUEST, reason=error.message,
+        )  # fmt: skip
+        written: FinalEvent | None = None
+        while written is None:
+            top = await broker.look(task_id, 1)
+            if top.id is None:
+                return Outcome.GONE
+            keep = 0 if top.id.attempt else None
+            try:
+                written = await broker.close_task(task_id, TaskEnding(final, top.id, keep), self.lease.worker)
+            except MalformedEntry:
+                break  # a final stands there that cannot be read either
+        self._settle(final.to_fields())
+        return Outcome.CLOSED
+
+    def _settle(self, final: Mapping[str, str]) -> None:
+        """Has the job leave the queue: only called with an answer in hand that a final is on the stream."""
+        result = None
+        job = self._reading.job
+        if job is not None and job.is_stock:
+            now_ms = self._services.clock.now_ms()
+            result = stock_result(self.lease, job, final, self._claimed.claims, self._started_ms, now_ms)
+        self._services.settler.settle(self._agent.name, Settlement(self.lease.task_id, result))

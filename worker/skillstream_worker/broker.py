@@ -1,0 +1,246 @@
+"""The worker's seam to Redis: claim, renew, release, open, finish, wake, announce."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, fields_of, flat, text_of
+from skillstream.connection import Connection, connect
+from skillstream.resp import Argument, Reply, ReplyError
+from skillstream_schemas import keys as arq_keys
+from skillstream_schemas.card import AgentCard
+from skillstream_schemas.errors import BrokerUnavailable, MalformedEntry
+from skillstream_schemas.event import StatusEvent, event_from_fields
+from skillstream_schemas.ids import SUBMISSION, EventId
+from skillstream_schemas.request import TaskRequest
+from skillstream_schemas.settings import Settings
+
+from .openings import (
+    AlreadyFinal,
+    CloseCause,
+    Gone,
+    MustClose,
+    MustRead,
+    Opened,
+    Opening,
+    Stale,
+    Superseded,
+)
+from .scripts import ANNOUNCE, CLAIM, FINISH, OPEN, RELEASE, RENEW
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """A job whose lease is ours. `claims` counts how often it was claimed; `payload` is None where the job key is gone."""
+
+    task_id: str
+    claim: int
+    claims: int
+    payload: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer to a claim: jobs won, task ids to try next, when the next one falls due (unix ms), members removed."""
+
+    won: list[ClaimedJob]
+    further: list[str]
+    due_ms: float | None
+    removed: list[str]
+
+
+class Lease(NamedTuple):
+    """A claim on a job."""
+
+    agent: str
+    task_id: str
+    worker: str
+    claim: int
+
+    @property
+    def value(self) -> str:
+        """What the lease's key holds while it is ours."""
+        return f"{self.worker}:{self.claim}"
+
+
+class Top(NamedTuple):
+    """The last entry of a stream: None for its id where there is no stream."""
+
+    id: EventId | None
+    claim: int | None
+    """The claim shown by the opening of the attempt that was asked for."""
+
+
+class WorkerBroker(Broker):
+    """Responsible for what workers ask of Redis; errors as those of Broker."""
+
+    scripts = (*Broker.scripts, CLAIM, RENEW, RELEASE, OPEN, FINISH, ANNOUNCE)
+
+    def __init__(self, settings: Settings, worker: str) -> None:
+        super().__init__(settings)
+        self.worker = worker
+        self._lease_ms = int(settings.lease_s * 1000)
+
+    async def claim(self, agent: str, candidates: Sequence[str], wanted: int) -> Claimed:
+        """Takes jobs by task id, and asks for `wanted` further ids (rule P2)."""
+        keys = [arq_keys.queue(agent), self.keys.wake(agent)]
+        arguments: list[Argument] = [self.worker, self._lease_ms, wanted, self._stream_ttl_ms, arq_keys.job_id(agent, "")]
+        for task_id in candidates:
+            member = arq_keys.job_id(agent, task_id)
+            keys += [arq_keys.in_progress(member), arq_keys.job(member), arq_keys.retry(member)]
+            arguments.append(member)
+        won, further, due, removed = await self.pipeline.run(CLAIM, keys, arguments)
+        return Claimed(
+            won=[_claimed(agent, item) for item in won],
+            further=_task_ids(agent, further),
+            due_ms=float(due) if due else None,
+            removed=[member.decode(errors="backslashreplace") for member in removed],
+        )
+
+    async def renew(self, agent: str, leases: Sequence[Lease]) -> list[bool]:
+        """Renews leases of one agent; False for each that was lost (rule P3)."""
+        keys = [arq_keys.queue(agent)]
+        arguments: list[Argument] = [self._lease_ms]
+        for lease in leases:
+            member = arq_keys.job_id(agent, lease.task_id)
+            keys.append(arq_keys.in_progress(member))
+            arguments += [member, lease.value]
+        return [held == 1 for held in await self.pipeline.run(RENEW, keys, arguments)]
+
+    async def release(self, lease: Lease, *, delay_ms: int = 0) -> bool:
+        """Gives a job back, to be claimed after `delay_ms`; False where the lease was lost (rule P10)."""
+        member = arq_keys.job_id(lease.agent, lease.task_id)
+        keys = [arq_keys.queue(lease.agent), arq_keys.in_progress(member), arq_keys.job(member), self.keys.wake(lease.agent)]
+        ttl_ms = self._stream_ttl_ms + delay_ms
+        released = await self.pipeline.run(RELEASE, keys, [member, lease.value, delay_ms, ttl_ms, WAKE_CAP, WAKE_TTL_MS])
+        return bool(released == 1)
+
+    async def open_attempt(
+        self, lease: Lease, stock_request: TaskRequest | None, *, seen: EventId | None = None, keep: int = 0
+    ) -> Opening:
+        """Opens the next attempt for a claim (rules P4, P11); `keep` code points of what was read up to `seen` stand."""
+        task_id = lease.task_id
+        keys = [self.keys.events(task_id), self.keys.cancel(task_id), self.keys.inbox_of(task_id)]
+        arguments: list[Argument] = [task_id, self.worker, lease.claim, self._stream_ttl_ms, lease.agent]
+        arguments += ["" if seen is None else str(seen), keep or ""]
+        if stock_request is not None:
+            arguments += flat(stock_request.to_fields())
+        return _opening(await self.pipeline.run(OPEN, keys, arguments))
+
+    async def finish(self, task_id: str, last: EventId, final: EventId, fields: Sequence[str]) -> EventId | None:
+        """Adds a final right behind the attempt's last entry and rings (rule P6).
+
+        Returns the id on top of the stream: `final` where it is there; another id, or None without a stream, where not.
+        """
+        keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
+        reply = await self.pipeline.run(FINISH, keys, [task_id, str(last), str(final), self._stream_ttl_ms, *fields])
+        if reply[0] == b"ok":
+            return final
+        return EventId.parse(reply[1].decode()) if reply[1] else None
+
+    async def look(self, task_id: str, attempt: int) -> Top:
+        """What stands on top of a stream, and the claim shown by the opening of `attempt` (rule P5)."""
+        key = self.keys.events(task_id)
+        opening_id = str(EventId(attempt, 1))
+        commands = [("XREVRANGE", key, "+", "-", "COUNT", 1), ("XRANGE", key, opening_id, opening_id)]
+        top, opening = checked(await self.pipeline.batch(commands, "look at the stream"), "look at the stream")
+        if not top:
+            return Top(None, None)
+        fields = dict(zip(opening[0][1][::2], opening[0][1][1::2], strict=True)) if opening else {}
+        claim = fields.get(b"claim", b"")
+        return Top(EventId.parse(top[0][0].decode()), int(claim) if claim.isdigit() else None)
+
+    async def cancel_reasons(self, task_ids: Sequence[str]) -> dict[str, str]:
+        """Reasons of the cancellations that stand on the broker for these tasks."""
+        replies = await self.pipeline.batch([("GET", self.keys.cancel(task_id)) for task_id in task_ids], "look for cancels")
+        found = zip(task_ids, checked(replies, "look for cancels"), strict=True)
+        return {task_id: reason.decode(errors="replace") for task_id, reason in found if reason is not None}
+
+    async def extend(self, leases: Sequence[Lease]) -> None:
+        """Raises the expiry of streams, jobs and cancel keys of running tasks (rule P12)."""
+        commands: list[tuple[Argument, ...]] = []
+        for lease in leases:
+            job = arq_keys.job(arq_keys.job_id(lease.agent, lease.task_id))
+            keys = (self.keys.events(lease.task_id), self.keys.cancel(lease.task_id), job)
+            commands += [("PEXPIRE", key, self._stream_ttl_ms, "GT") for key in keys]
+        await self.pipeline.batch(commands, "extend expiry")
+
+    async def announce(self, card: AgentCard, forget_ms: int) -> None:
+        """Puts an agent's card on the broker, this worker among those seen."""
+        text = card.model_dump_json(exclude={"workers"})
+        await self.pipeline.run(ANNOUNCE, [self.keys.agents], [card.name, text, self.worker, forget_ms])
+
+    async def server_claim(self) -> int:
+        """A claim number from server time, for a worker that claims by other means (rule P16)."""
+        seconds, micros = await self.pipeline.call("TIME")
+        return int(seconds) * 1_000_000 + int(micros)
+
+
+class WakeLine:
+    """Responsible for one connection that blocks until a job of an agent is enqueued."""
+
+    def __init__(self, settings: Settings, agent: str) -> None:
+        self._settings, self._agent = settings, agent
+        self._key = settings.keys.wake(agent)
+        self._connection: Connection | None = None
+
+    async def wait(self, count: int, timeout_s: float) -> list[str]:
+        """Task ids of jobs just enqueued, `count` at most; empty after `timeout_s`. Raises BrokerUnavailable."""
+        if self._connection is None or not self._connection.is_open:
+            self._connection = await connect(self._settings)
+        # 0 would block for ever
+        block_s = max(timeout_s, 0.001)
+        answer_s = block_s + self._settings.answer_timeout_s
+        command = ("BLMPOP", f"{block_s:.3f}", 1, self._key, "LEFT", "COUNT", count)
+        try:
+            reply = await self._connection.call(*command, timeout_s=answer_s)
+        except ReplyError as error:
+            raise BrokerUnavailable(f"waiting for jobs: {error}") from None
+        return [] if reply is None else _task_ids(self._agent, reply[1])
+
+    def close(self) -> None:
+        """Closes the connection; whoever waits gets BrokerUnavailable."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _task_ids(agent: str, members: Sequence[bytes]) -> list[str]:
+    ids = (arq_keys.task_of_job(agent, member.decode(errors="replace")) for member in members)
+    return [task_id for task_id in dict.fromkeys(ids) if task_id is not None]
+
+
+def _claimed(agent: str, item: Sequence[Reply]) -> ClaimedJob:
+    member, claim, claims, payload = item
+    task_id = arq_keys.task_of_job(agent, text_of(member))
+    assert task_id is not None
+    return ClaimedJob(task_id, int(claim), int(claims), payload or None)
+
+
+def _request(reply: Sequence[bytes]) -> TaskRequest:
+    event = event_from_fields(SUBMISSION, fields_of(reply))
+    if not isinstance(event, StatusEvent) or event.request is None:
+        raise MalformedEntry(f"entry {SUBMISSION} is no submission")
+    return event.request
+
+
+def _opening(reply: Sequence[Reply]) -> Opening:
+    match reply[0]:
+        case b"opened" | b"same":
+            reason = reply[4]
+            return Opened(reply[1], reply[2], _request(reply[3]), None if reason is None else text_of(reason))
+        case b"final":
+            fields = [part.decode(errors="replace") for part in reply[2]]
+            return AlreadyFinal(dict(zip(fields[::2], fields[1::2], strict=True)))
+        case b"superseded":
+            return Superseded()
+        case b"gone":
+            return Gone()
+        case b"stale":
+            return Stale()
+        case b"resume":
+            return MustRead(_request(reply[2]))
+        case cause:
+            top = EventId.parse(reply[1].decode())
+            return MustClose(CloseCause(cause.decode()), top, _request(reply[2]), text_of(reply[3] or b""))

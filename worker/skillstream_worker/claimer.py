@@ -1,0 +1,81 @@
+"""Role: claims jobs of one agent, as many as there are free slots (rule P2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
+
+from .agent import Agent
+from .broker import Claimed, ClaimedJob, WakeLine, WorkerBroker
+from .clock import Clock
+from .slots import Slots
+
+log = logging.getLogger(__name__)
+_BATCH = 100
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+
+
+class Claimer:
+    """Responsible for finding jobs of an agent and taking them.
+
+    Candidates come by name, from the wake list or from the answer before; an idle worker blocks on the wake list
+    and looks at the queue itself each `poll_s`, for clients that do not ring, and when the next job falls due.
+    """
+
+    def __init__(
+        self, broker: WorkerBroker, agent: Agent, slots: Slots, clock: Clock, start: Callable[[Agent, ClaimedJob], None]
+    ) -> None:
+        self.is_idle = False
+        self._broker, self._agent, self._slots, self._clock, self._start = broker, agent, slots, clock, start
+        self._line = WakeLine(broker.settings, agent.name)
+        self._candidates: list[str] = []
+        self._due_ms: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<Claimer {self._agent.name} candidates={len(self._candidates)} idle={self.is_idle}>"
+
+    async def run(self) -> None:
+        """Claims until it is cancelled; a broker that is away is waited for."""
+        pause_s = _FIRST_PAUSE_S
+        try:
+            while True:
+                free = await self._slots.wait()
+                try:
+                    if self.is_idle and not self._candidates:
+                        self._candidates = await self._line.wait(min(free, _BATCH), self._patience_s())
+                    await self._claim(min(self._slots.free, _BATCH))
+                    pause_s = _FIRST_PAUSE_S
+                except (BrokerUnavailable, BrokerRefused) as error:
+                    log.warning("claiming jobs of %s: %s", self._agent.name, error)
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        finally:
+            self._line.close()
+
+    async def _claim(self, free: int) -> None:
+        tried, self._candidates = self._candidates[:free], self._candidates[free:]
+        wanted = free - len(tried)
+        claimed = await self._broker.claim(self._agent.name, tried, wanted)
+        for job in claimed.won:
+            self._start(self._agent, job)
+        self._candidates += claimed.further
+        if wanted:
+            self.is_idle = not claimed.further
+            self._due_ms = claimed.due_ms
+        self._report(claimed)
+
+    def _patience_s(self) -> float:
+        poll_s = self._broker.settings.poll_s
+        if self._due_ms is None:
+            return poll_s
+        return min(poll_s, max(0.001, (self._due_ms - self._clock.now_ms()) / 1000))
+
+    def _report(self, claimed: Claimed) -> None:
+        for member in claimed.removed:
+            log.error(
+                "malformed_job: %r on the queue of %s is no job id of this agent and was removed", member[:200], self._agent.name
+            )

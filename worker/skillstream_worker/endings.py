@@ -1,0 +1,109 @@
+"""How what happened to a performance ends its attempt: pure decisions, no I/O."""
+
+from __future__ import annotations
+
+import arq
+
+from skillstream.closing import Verdict
+from skillstream_schemas.errors import EventTooLarge, FailureCode, OutputTooLarge, Unpublishable
+from skillstream_schemas.event import HandedBack
+from skillstream_schemas.request import OnRetry, TaskRequest
+from skillstream_schemas.state import TaskState
+
+from .agent import Agent
+from .broker import ClaimedJob
+from .openings import CloseCause, MustClose, Opened
+from .outcome import Abandon, End, Ending, HandBack, StopCause
+from .reading import JobReading
+from .retry import Retry, backoff_s
+from .skill import Skill
+
+_CLAIMS_BEYOND_ATTEMPTS = 20
+_REASON_CHARS = 2000
+
+
+def refusal(agent: Agent, claimed: ClaimedJob, reading: JobReading, opened: Opened, now_ms: int) -> End | None:
+    """Why an opened attempt ends before its skill runs, None where it is to run."""
+    request = opened.request
+    if opened.cancel_reason is not None:
+        return End(TaskState.CANCELED, reason=opened.cancel_reason)
+    if reading.failure is not None and request == reading.request:
+        return End.failed(*reading.failure)
+    if claimed.claims > request.max_attempts + _CLAIMS_BEYOND_ATTEMPTS:
+        return End.failed(FailureCode.UNSTARTABLE, f"the job was claimed {claimed.claims} times")
+    if request.deadline is not None and now_ms >= request.deadline:
+        return End.failed(FailureCode.DEADLINE_EXCEEDED, "the deadline passed before the attempt began")
+    if request.skill not in agent.skills:
+        known = ", ".join(sorted(agent.skills)) or "none"
+        reason = f"agent {agent.name!r} has no skill {request.skill[:100]!r}; its skills: {known}"
+        return End.failed(FailureCode.UNKNOWN_SKILL, reason)
+    return None
+
+
+def verdict_of(closing: MustClose) -> Verdict:
+    """How a task ends that is closed instead of run again."""
+    match closing.cause:
+        case CloseCause.CANCELED:
+            return Verdict(TaskState.CANCELED, closing.detail)
+        case CloseCause.EXHAUSTED:
+            reason = f"{closing.request.max_attempts} attempts were made; the last worker was {closing.detail}"
+            return Verdict(TaskState.FAILED, reason, FailureCode.ATTEMPTS_EXHAUSTED)
+        case CloseCause.INTERRUPTED:
+            reason = f"the attempt of worker {closing.detail} ended early and the skill is never run twice"
+            return Verdict(TaskState.FAILED, reason, FailureCode.INTERRUPTED)
+
+
+def of_stop(cause: StopCause, detail: str, request: TaskRequest) -> Ending:
+    """The ending of an attempt that was told to stop."""
+    match cause:
+        case StopCause.CANCELED:
+            return End(TaskState.CANCELED, reason=detail)
+        case StopCause.DRAIN if request.on_retry is OnRetry.FAIL:
+            return End.failed(FailureCode.INTERRUPTED, "the worker stopped and the skill is never run twice")
+        case StopCause.DRAIN:
+            return HandBack(HandedBack.DRAIN)
+        case StopCause.LEASE_LOST:
+            return Abandon("the lease was lost")
+        case StopCause.UNPUBLISHABLE:
+            return Abandon(detail)
+
+
+def of_timeout(request: TaskRequest, limit_s: float | None, now_ms: int) -> End:
+    """The ending of an attempt whose time ran out."""
+    if request.deadline is not None and now_ms >= request.deadline:
+        return End.failed(FailureCode.DEADLINE_EXCEEDED, "the deadline passed while the skill ran")
+    return End.failed(FailureCode.TIMEOUT, f"the skill ran longer than {limit_s:g} s")
+
+
+def of_error(error: BaseException, skill: Skill, opened: Opened, worker: str) -> Ending:
+    """The ending of an attempt whose skill raised."""
+    match error:
+        case OutputTooLarge():
+            return End.failed(FailureCode.OUTPUT_TOO_LARGE, error.message)
+        case EventTooLarge():
+            return End.failed(FailureCode.EVENT_TOO_LARGE, error.message)
+        case Unpublishable():
+            return Abandon(error.message)
+        case Retry():
+            return _again(opened, error, error.delay_s, worker)
+        case arq.Retry():
+            return _again(opened, error, (error.defer_score or 0) / 1000, worker)
+        case _ if skill.retry_on and isinstance(error, skill.retry_on):
+            return _again(opened, error, None, worker)
+        case _:
+            return End.failed(FailureCode.SKILL_ERROR, named(error))
+
+
+def named(error: BaseException) -> str:
+    """Type and message of an exception, as text that can be written."""
+    text = str(error).encode(errors="replace").decode()
+    return f"{type(error).__name__}: {text}"[:_REASON_CHARS]
+
+
+def _again(opened: Opened, error: BaseException, delay_s: float | None, worker: str) -> Ending:
+    if opened.request.on_retry is OnRetry.FAIL:
+        return End.failed(FailureCode.SKILL_ERROR, f"{named(error)}; the skill is never run twice")
+    if opened.strikes >= opened.request.max_attempts:
+        reason = f"{opened.strikes} attempts were made; the last one, of worker {worker}, ended with {named(error)}"
+        return End.failed(FailureCode.ATTEMPTS_EXHAUSTED, reason)
+    return HandBack(HandedBack.RETRY, backoff_s(opened.strikes) if delay_s is None else delay_s)

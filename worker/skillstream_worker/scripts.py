@@ -1,0 +1,9 @@
+"""The worker's scripts."""
+
+from __future__ import annotations
+
+from skillstream.scripts import Script
+
+CLAIM, RENEW, RELEASE, OPEN, FINISH, ANNOUNCE = (
+    Script.load("skillstream_worker", name) for name in ("claim", "renew", "release", "open", "finish", "announce")
+)

@@ -1,0 +1,38 @@
+"""How many tasks a worker runs at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Slots:
+    """Responsible for counting running attempts against the worker's concurrency."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._taken = 0
+        self._freed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Slots {self._taken}/{self._capacity}>"
+
+    @property
+    def free(self) -> int:
+        """How many attempts may start now."""
+        return self._capacity - self._taken
+
+    def take(self) -> None:
+        """One attempt starts."""
+        self._taken += 1
+
+    def give_back(self) -> None:
+        """One attempt has ended."""
+        self._taken -= 1
+        self._freed.set()
+
+    async def wait(self) -> int:
+        """Waits until an attempt may start; returns how many may."""
+        while self.free < 1:
+            self._freed.clear()
+            await self._freed.wait()
+        return self.free
