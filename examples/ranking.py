@@ -51,6 +51,17 @@ def terms_of(text: str) -> list[str]:
     return terms
 
 
+def wanted_terms(query: str) -> dict[str, str]:
+    """The terms of a query, each with the word that it came from; raises ValueError where there is none."""
+    wanted: dict[str, str] = {}
+    for word in _WORD.findall(query):
+        for term in terms_of(word):
+            wanted.setdefault(term, word)
+    if not wanted:
+        raise ValueError("There is no word to look for in the request.")
+    return wanted
+
+
 @lru_cache(maxsize=100_000)
 def _stem(word: str) -> str:
     """One form for `cancels`, `cancelled`, `cancelling` and `cancellation`; empty for what is no term."""
@@ -87,12 +98,7 @@ class Index:
 
     def search(self, query: str) -> list[Match]:
         """All passages with a term of the query, best first; raises ValueError for a query without any term."""
-        wanted: dict[str, str] = {}
-        for word in _WORD.findall(query):
-            for term in terms_of(word):
-                wanted.setdefault(term, word)
-        if not wanted:
-            raise ValueError("There is no word to look for in the request.")
+        wanted = wanted_terms(query)
         mean_length = sum(self._lengths) / len(self._lengths) if self._lengths else 1.0
         scores: dict[int, float] = {}
         for term in wanted:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
 
+from skillstream.cli.app import build
 from skillstream_schemas.settings import Settings
+from skillstream_worker.loading import load_agent
 
 ROOT = Path(__file__).parents[1]
 DURATION = re.compile(r"(?:(\d+)m)?(?:(\d+)s)?")
@@ -146,6 +148,12 @@ def test_named_volumes_are_declared() -> None:
     assert used == declared.keys()
 
 
-def command_of(service: dict[str, Any]) -> list[str]:
-    command = service["command"]
-    return command if isinstance(command, list) else shlex.split(command)
+def test_services_run_commands_that_exist_on_an_agent_that_exists() -> None:
+    app, missing = build()
+    assert not missing
+    group: Any = typer.main.get_command(app)
+    for service in ours().values():
+        name, *arguments = service["command"]
+        command = group.commands[name]
+        command.make_context(name, arguments)  # raises where an argument or option does not exist
+    assert load_agent(services()["worker"]["command"][-1]).skills.keys() >= {"research", "summarize", "draft"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from pydantic import ValidationError
+
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.card import AgentCard
 from skillstream_schemas.errors import (

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import redis.asyncio
 import redis.exceptions
+
 from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import Settings, without_secret
 
@@ -27,7 +28,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, transport: asyncio.Transport, owner: object, address: str, on_push: OnPush | None) -> None:
         self._transport = transport
-        self._owner = owner  # redis-py's connection: it would close the transport when collected
+        self._owner = owner  # the writer of the handshake: it would close the transport when collected
         self._address = address
         self._on_push = on_push
         self._parser = new_parser()
@@ -141,8 +142,10 @@ async def connect(settings: Settings, *, protocol: int = 2, on_push: OnPush | No
         await made.connect()
     except (redis.exceptions.RedisError, OSError, asyncio.TimeoutError) as error:
         raise BrokerUnavailable(f"{address}: {error}") from None
-    transport = cast(asyncio.Transport, made._writer.transport)
-    connection = Connection(transport, made, address, on_push)
+    # redis-py closes, and warns of, a connection that it still believes its own when collected
+    writer, made._writer = made._writer, None
+    transport = cast(asyncio.Transport, writer.transport)
+    connection = Connection(transport, writer, address, on_push)
     transport.set_protocol(connection)
     return connection
 

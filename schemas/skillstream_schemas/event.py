@@ -70,8 +70,9 @@ class StatusEvent(_Event):
         elif self.worker is not None:
             needed, allowed, state = {"state", "claim", "strikes"}, {"worker", "resume_from"}, TaskState.WORKING
         elif self.text is not None:
-            # on the wire a progress report has no state field (docs/wire-format.md)
-            needed, allowed, state = set(), {"text", "progress", "metadata"}, None
+            # a progress report says `working`, or leaves its state out
+            needed, allowed = set(), {"state", "text", "progress", "metadata"}
+            state = None if self.state is None else TaskState.WORKING
         else:
             needed, allowed, state = set(), {"handed_back"}, None
         if missing := needed - written:

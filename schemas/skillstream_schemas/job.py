@@ -64,7 +64,7 @@ def read_job(data: bytes) -> Job:
     if not isinstance(function, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
         raise MalformedJob("the job lacks arq's fields f, a and k")
     enqueued_ms = fields.get("et")
-    if not isinstance(enqueued_ms, int):
+    if type(enqueued_ms) is not int:
         raise MalformedJob("the job lacks arq's field et")
     if kwargs or len(args) > 1:
         raise MalformedJob("a skill's job has no keyword arguments and one argument at most: its request")

@@ -74,7 +74,7 @@ class Worker:
         await self._broker.open()
         announcer = Announcer(self._broker, self._agents)
         await announcer.announce()
-        listener = Listener(self._broker, self._renewer, self.running)
+        listener = Listener(self._broker, self.running)
         roles = (self._settler.run(), self._renewer.run(), listener.run(), announcer.run())
         self._roles = [self._role(role) for role in roles]
         self._roles += [self._role(plain.run()) for plain in self._plain]

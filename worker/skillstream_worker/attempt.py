@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from skillstream import Client
 from skillstream.broker import Ending as TaskEnding
@@ -31,10 +32,16 @@ from .outcome import Abandon, End, Ending, HandBack, Outcome, StopCause
 from .performance import perform
 from .publication import Loss, Publication
 from .reading import JobReading, read_claimed
-from .settler import Settler
 from .skill import Skill
 
 log = logging.getLogger(__name__)
+
+
+class Settlements(Protocol):
+    """Who takes finished jobs off the queue."""
+
+    def settle(self, agent: str, settlement: Settlement) -> None:
+        """Has a job settled soon, whose final is on its stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +51,22 @@ class Services:
     settings: Settings
     broker: WorkerBroker
     client: Client
-    settler: Settler
+    settler: Settlements
     clock: Clock
 
 
 class Attempt:
     """Responsible for one run of a task by this worker.
 
-    `lease` is the claim that it runs under, `outcome` what became of it once it is over.
+    `lease` is the claim that it runs under, `outcome` what became of it once it is over, `final` the fields of the
+    task's final once that is on the stream, `hand_back_delay_s` the seconds until a next attempt may start.
     """
 
     def __init__(self, services: Services, agent: Agent, claimed: ClaimedJob) -> None:
         self.lease = Lease(agent.name, claimed.task_id, services.broker.worker, claimed.claim)
         self.outcome: Outcome | None = None
+        self.final: Mapping[str, str] | None = None
+        self.hand_back_delay_s = 0.0
         self._services, self._agent, self._claimed = services, agent, claimed
         self._started_ms = services.clock.now_ms()
         self._stop: tuple[StopCause, str] | None = None
@@ -216,6 +226,7 @@ class Attempt:
             case End():
                 return await self._finish(ending, publication)
             case HandBack():
+                self.hand_back_delay_s = ending.delay_s
                 await publication.hand_back(ending.why)
                 await self._services.broker.release(self.lease, delay_ms=int(ending.delay_s * 1000))
                 return Outcome.HANDED_BACK
@@ -263,6 +274,7 @@ class Attempt:
 
     def _settle(self, final: Mapping[str, str]) -> None:
         """Has the job leave the queue: only called with an answer in hand that a final is on the stream."""
+        self.final = final
         result = None
         job = self._reading.job
         if job is not None and job.is_stock:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
-from skillstream.pipeline import RETRY_KINDS
 from skillstream.resp import Reply, ReplyError, pack
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, EventTooLarge, OutputTooLarge, Unpublishable
 from skillstream_schemas.event import HandedBack
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.limits import utf8_length
 
+from .answers import Loss, passes, problem_of
 from .broker import Lease, WorkerBroker
 from .chunking import Chunking
 from .clock import Clock
@@ -25,15 +24,6 @@ _ENTRY_OVERHEAD_BYTES = 64  # field names and the time beside the text of a chun
 _LOOKS = 8  # at a refusal that no waiting mends
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
-
-
-class Loss(StrEnum):
-    """Why an attempt can add nothing more to its stream."""
-
-    FENCED = "a newer attempt has opened"
-    GONE = "the stream is gone"
-    WENT_BACK = "the broker lost entries of the attempt"
-    BROKER = "the broker does not take entries"
 
 
 class _Entry(NamedTuple):
@@ -191,7 +181,7 @@ class Publication:
         """Called by the pipeline with the answers."""
         if self.loss is not None or not self._sent:
             return
-        problem: Reply = replies if isinstance(replies, BrokerUnavailable) else _problem(replies)
+        problem: Reply = replies if isinstance(replies, BrokerUnavailable) else problem_of(replies)
         if problem is None:
             self._looks = 0
             self._arrived(self._sent[-1].seq)
@@ -268,7 +258,7 @@ class Publication:
             self._lose(Loss.FENCED)
         elif top.claim != self._lease.claim or not self._acknowledged <= top.id.seq <= self._sent[-1].seq:
             self._lose(Loss.WENT_BACK)
-        elif top.id.seq == self._acknowledged and self._looks > _LOOKS and not _passes(problem):
+        elif top.id.seq == self._acknowledged and self._looks > _LOOKS and not passes(problem):
             self._lose(Loss.BROKER)
         else:
             self._arrived(top.id.seq)
@@ -293,19 +283,3 @@ class Publication:
             self.loss = loss
             self._progress.set()
             self._on_loss(loss)
-
-
-def _problem(replies: Sequence[Reply]) -> Reply:
-    """The error among the answers to a unit, None where all entries were added."""
-    answers = replies[-1] if len(replies) > 1 else replies
-    if isinstance(answers, ReplyError):
-        return answers
-    for answer in answers:
-        if not isinstance(answer, bytes):  # an error, or nil from NOMKSTREAM: no stream
-            return answer if isinstance(answer, ReplyError) else ReplyError("NOSTREAM nothing was added")
-    return None
-
-
-def _passes(problem: Reply) -> bool:
-    """True for a refusal that waiting may mend."""
-    return isinstance(problem, BrokerUnavailable) or (isinstance(problem, ReplyError) and problem.kind in RETRY_KINDS)

@@ -1,4 +1,4 @@
-"""Role: renews leases of running attempts, hears of cancellations at each renewal, keeps their keys alive."""
+"""Role: renews the leases of running attempts and keeps their keys alive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXTEND_S = 3600.0
 
 
 class Renewer:
-    """Responsible for the leases of all attempts of this process (rules P3, P9, P12)."""
+    """Responsible for the leases of all attempts of this process (rules P3, P12)."""
 
     def __init__(self, broker: WorkerBroker, running: Mapping[str, Attempt], clock: Clock) -> None:
         self._broker, self._running, self._clock = broker, running, clock
@@ -38,7 +38,7 @@ class Renewer:
                 log.warning("renewing %d leases: %s", len(self._running), error)
 
     async def renew(self) -> None:
-        """Renews all leases once; attempts that lost theirs, or are canceled, are told to stop."""
+        """Renews all leases once; attempts that lost theirs are told to stop."""
         by_agent: dict[str, list[Attempt]] = defaultdict(list)
         for attempt in self._running.values():
             by_agent[attempt.lease.agent].append(attempt)
@@ -48,14 +48,6 @@ class Renewer:
                 if not is_held and not attempt.is_over:
                     log.warning("lease_lost: task %s, claim %d", attempt.lease.task_id, attempt.lease.claim)
                     attempt.stop(StopCause.LEASE_LOST)
-        await self.look_for_cancels()
-
-    async def look_for_cancels(self) -> None:
-        """Tells attempts to stop whose tasks are canceled."""
-        reasons = await self._broker.cancel_reasons([attempt.lease.task_id for attempt in self._running.values()])
-        for attempt in list(self._running.values()):
-            if attempt.lease.task_id in reasons:
-                attempt.stop(StopCause.CANCELED, reasons[attempt.lease.task_id])
 
     async def _extend(self) -> None:
         if self._clock.elapsed_s() - self._extended_at_s >= _EXTEND_S:

@@ -19,7 +19,7 @@ _FIRST_KEPT = ("opened_at", "cancel_requested_at")
 def _upsert() -> Any:
     statement = insert(tasks)
     new = statement.excluded
-    changes: dict[Any, Any] = {name: new[name] for name in COLUMNS if name != "id"}
+    changes: dict[Any, Any] = {name: new[name] for name in COLUMNS if name not in ("id", "submitted_at")}
     changes |= {name: func.coalesce(tasks.c[name], new[name]) for name in _FIRST_KEPT}
     return statement.on_conflict_do_update(
         index_elements=[tasks.c.id], set_=changes, where=and_(_is_legal(new), _is_newer(new))

@@ -1,0 +1,1 @@
+"""The command line; each installed part brings its own subcommands."""

@@ -1,0 +1,91 @@
+"""`skillstream dev`: broker, worker and router in one command."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from skillstream_schemas.errors import MissingExtra
+
+from .embedded import EmbeddedValkey
+from .exits import Exit, command
+from .output import write
+from .target import publish_running, settings_from
+
+_STOP_S = 45.0
+
+
+@command
+async def dev(
+    targets: Annotated[list[str], typer.Argument(help="Agents, as MODULE:AGENT.", metavar="MODULE:AGENT...")],
+    redis: Annotated[str | None, typer.Option("--redis", help="A server of your own instead of the embedded one.")] = None,
+    data: Annotated[Path, typer.Option(help="Where broker and database keep their data.")] = Path(".skillstream"),
+) -> Exit:
+    """Run a broker, a worker and a router; Ctrl-C stops them together."""
+    data.mkdir(parents=True, exist_ok=True)
+    database_url = f"sqlite:///{(data / 'skillstream.db').resolve()}"
+    with ExitStack() as stack:
+        url = redis or stack.enter_context(EmbeddedValkey(data.resolve() / "valkey")).url
+        settings = settings_from(redis_url=url, database_url=database_url)
+        record = publish_running(settings)
+        stack.callback(record.unlink, missing_ok=True)
+        write(f"broker   {settings.redis_url}")
+        write(f"database {database_url}")
+        worker = ["worker", *targets, "--redis", url]
+        router = ["router", "--redis", url, "--database", database_url]
+        return await _run_together({"worker": worker, "router": router})
+
+
+async def _run_together(commands: dict[str, list[str]]) -> Exit:
+    """Runs processes until a signal comes or one of them ends, then stops them all."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, stop.set)
+    processes = {name: await _start(arguments) for name, arguments in commands.items()}
+    printing = [asyncio.create_task(_print(name, process)) for name, process in processes.items()]
+    ends = [asyncio.create_task(process.wait()) for process in processes.values()]
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([stopping, *ends], return_when=asyncio.FIRST_COMPLETED)
+    ended_early = [name for name, process in processes.items() if process.returncode is not None]
+    await asyncio.gather(*(_stop(process) for process in processes.values()))
+    await asyncio.gather(*printing)
+    stopping.cancel()
+    if ended_early and not stop.is_set():
+        write(f"{' and '.join(ended_early)} ended by itself; all is stopped")
+        return Exit.FAILED
+    return Exit.OK
+
+
+async def _start(arguments: list[str]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "skillstream", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C comes to us alone, and we stop them in order
+        )  # fmt: skip
+    except OSError as error:
+        raise MissingExtra(f"{arguments[0]} cannot be started: {error}") from None
+
+
+async def _print(name: str, process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        write(f"{name:<8} {line.decode(errors='replace').rstrip()}")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

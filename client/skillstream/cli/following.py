@@ -1,0 +1,90 @@
+"""Showing a task's events on the command line."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from enum import StrEnum
+
+from skillstream_schemas.errors import TextReset
+from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent
+from skillstream_schemas.request import compact_json
+
+from ..task import Task
+from .exits import Exit, exit_of_state
+from .output import console, is_person, note, write
+
+
+class Show(StrEnum):
+    """What of a task is printed."""
+
+    LINES = "lines"
+    TEXT = "text"
+    JSON = "json"
+
+
+async def show(task: Task, how: Show, after: str = "0") -> Exit:
+    """Prints a task's events from `after` to its final; the exit code tells how it ended."""
+    if how is Show.TEXT:
+        return await _show_text(task, after)
+    code = Exit.FAILED
+    async with aclosing(task.events(after)) as events:
+        async for event in events:
+            if how is Show.JSON:
+                write(event.model_dump_json(exclude_none=True))
+            else:
+                _show_line(event)
+            if isinstance(event, FinalEvent):
+                code = exit_of_state(event.state)
+    return code if after == "0" else exit_of_state((await task.result()).state)
+
+
+async def _show_text(task: Task, after: str) -> Exit:
+    while True:
+        try:
+            async with aclosing(task.text(after)) as pieces:
+                async for piece in pieces:
+                    write(piece, end="")
+            break
+        except TextReset as reset:
+            # what a pipe has taken cannot be taken back
+            note(f"\n{reset.code}: attempt {reset.attempt} begins behind character {reset.keep}")
+            after = reset.after
+    write("")
+    return exit_of_state((await task.result()).state)
+
+
+def _show_line(event: FollowedEvent) -> None:
+    if isinstance(event, ResetEvent):
+        place, kind, text = "", "reset", f"attempt {event.attempt} keeps {event.keep} characters"
+    else:
+        place, kind, text = str(event.id), _kind(event), _summary(event)
+    if is_person():
+        colour = {"chunk": "default", "final": "bold green", "reset": "yellow"}.get(kind, "cyan")
+        console().print(f"[dim]{place:>8}[/dim] ", f"{kind:<9} ", sep="", end="", style="dim", markup=True)
+        console().print(text, style=colour, markup=False)
+    else:
+        write(f"{place}\t{kind}\t{compact_json(text)}")
+
+
+def _kind(event: StatusEvent | ChunkEvent | FinalEvent) -> str:
+    if isinstance(event, StatusEvent):
+        return str(event.state or event.handed_back or "status")
+    return event.type
+
+
+def _summary(event: StatusEvent | ChunkEvent | FinalEvent) -> str:
+    match event:
+        case StatusEvent(request=request) if request is not None:
+            return f"{request.agent}/{request.skill}: {request.message[:200]}"
+        case StatusEvent(worker=str() as worker):
+            return f"attempt {event.id.attempt} by {worker}"
+        case StatusEvent(text=str() as text, progress=progress):
+            return text if progress is None else f"{text} ({progress:.0%})"
+        case StatusEvent():
+            return f"handed back: {event.handed_back}"
+        case ChunkEvent(text=str() as text):
+            return text
+        case ChunkEvent():
+            return f"{event.mode}: {compact_json(event.data)}"
+        case FinalEvent():
+            return " ".join(filter(None, (event.state.value, event.error, event.reason)))

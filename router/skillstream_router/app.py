@@ -1,0 +1,142 @@
+"""The router: wires the roles, starts and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
+from skillstream_schemas.settings import Settings
+
+from .broker import RouterBroker
+from .clock import Clock, SystemClock
+from .inbox import Inbox, ReadingPace
+from .projection import Ring
+from .projector import Projector
+from .reaper import Reaper, ReapingPace
+from .reconciler import Reconciler, ReconcilingPace
+from .settling import Settler
+from .store import Store
+
+log = logging.getLogger(__name__)
+_PROJECTORS = 2
+_LAST_BATCH_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RouterPace:
+    """How often a router does what is not asked of it by a ring."""
+
+    reading: ReadingPace = field(default_factory=ReadingPace)
+    reaping: ReapingPace = field(default_factory=ReapingPace)
+    reconciling: ReconcilingPace = field(default_factory=ReconcilingPace)
+
+
+class Router:
+    """Responsible for one router process; several may run on one broker and one database.
+
+    Start order: the database, since nothing may be read that cannot be kept; the broker; projectors, reaper and
+    reconciler; the inbox last. Stop order: the inbox first, so that no new rings come; the projectors once the batch
+    under way is acknowledged (what is not comes to the next router); the other roles; the broker; the database last.
+
+    `name` is unique among the routers of a broker.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        name: str | None = None,
+        clock: Clock | None = None,
+        pace: RouterPace | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        pace = pace or RouterPace()
+        clock = clock or SystemClock()
+        self._rings: asyncio.Queue[list[Ring]] = asyncio.Queue(maxsize=1)
+        self._store = Store(self.settings)
+        self._broker = RouterBroker(self.settings, self.name)
+        settler = Settler(self._broker)
+        self._projector = Projector(self._broker, self._store, settler, self._rings, clock, self._look)
+        self._reaper = Reaper(self._broker, self._store, settler, clock, self._projector.project, pace.reaping)
+        self._reconciler = Reconciler(self._broker, self._store, self._projector.project, self._look, pace.reconciling)
+        self._inbox = Inbox(self._broker, self._rings, pace.reading)
+        self._reading: list[asyncio.Task[None]] = []
+        self._projecting: list[asyncio.Task[None]] = []
+        self._watching: list[asyncio.Task[None]] = []
+        self._stop_asked = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Router {self.name} {self._inbox!r} {self._projector!r} {self._reaper!r}>"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._shut_down()
+
+    async def start(self) -> None:
+        """Starts all roles; raises BrokerUnavailable, ShardsMismatch, DatabaseUnavailable."""
+        await self._store.open()
+        try:
+            await self._broker.open()
+        except BaseException:
+            await self._store.close()
+            raise
+        self._projecting = [_role(self._projector.run()) for _ in range(_PROJECTORS)]
+        self._watching = [_role(self._reaper.run()), _role(self._reconciler.run())]
+        self._reading = [_role(self._inbox.run())]
+
+    async def until_reading(self) -> None:
+        """Waits until this router waits for rings."""
+        await self._inbox.reading.wait()
+
+    async def run(self) -> None:
+        """Runs until `stop`, or until a role ends that never should; errors as those of `start`."""
+        async with self:
+            asked = asyncio.ensure_future(self._stop_asked.wait())
+            try:
+                roles = (*self._reading, *self._projecting, *self._watching)
+                done, _ = await asyncio.wait((asked, *roles), return_when=asyncio.FIRST_COMPLETED)
+                for role in done - {asked}:
+                    role.result()
+            finally:
+                asked.cancel()
+
+    def stop(self) -> None:
+        """Has `run` stop cleanly."""
+        self._stop_asked.set()
+
+    async def _shut_down(self) -> None:
+        await _end(self._reading)
+        last_batch = asyncio.ensure_future(self._rings.join())
+        await asyncio.wait([last_batch], timeout=_LAST_BATCH_S)
+        await _end([last_batch, *self._projecting])
+        await _end(self._watching)
+        try:
+            await self._broker.leave_groups()
+        except (BrokerUnavailable, BrokerRefused) as error:
+            log.warning("the name %s stays in the groups: %s", self.name, error)
+        await self._broker.close()
+        await self._store.close()
+
+    def _look(self, task_ids: Iterable[str]) -> None:
+        self._reaper.look(task_ids)
+
+
+def _role(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(work)
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,243 @@
+"""The router's seam to Redis: inboxes, many streams at once, context lists, expiry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from skillstream.broker import Broker, checked, flat
+from skillstream.connection import Connection, connect
+from skillstream.pipeline import RETRY_KINDS
+from skillstream.resp import Argument, Reply, ReplyError
+from skillstream_schemas import keys as arq_keys
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
+from skillstream_schemas.event import FinalEvent
+from skillstream_schemas.ids import is_name
+from skillstream_schemas.request import HistoryMessage, TaskRequest
+from skillstream_schemas.settings import Settings
+
+from .projection import Ends, RawEntry, Ring
+from .scripts import CONTEXT, FORGET, LOST
+from .sighting import Sighting
+
+GROUP = "router"
+ROUTER = "router"
+"""How the router signs the openings of tasks that it ends."""
+_FORGET_AFTER_MS = 3_600_000
+_ENDS_COMMANDS = 2
+
+
+class RouterBroker(Broker):
+    """Responsible for what routers ask of Redis; errors as those of Broker.
+
+    `consumer` is this router's name in the consumer group, no other process may have it.
+    """
+
+    scripts = (*Broker.scripts, CONTEXT, FORGET, LOST)
+
+    def __init__(self, settings: Settings, consumer: str) -> None:
+        super().__init__(settings)
+        self.consumer = consumer
+        self._reader: Connection | None = None
+        self._inboxes = [self.keys.inbox(shard) for shard in range(settings.shards)]
+        self._final_ttl_ms = int(settings.final_ttl_s * 1000)
+        self._context_ttl_ms = int(settings.context_ttl_s * 1000)
+
+    async def close(self) -> None:
+        """Closes both connections; twice is safe."""
+        self.close_reader()
+        await super().close()
+
+    def close_reader(self) -> None:
+        """Breaks off a read under way; what it would have brought stays pending."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    async def create_groups(self) -> None:
+        """Makes the consumer group of each inbox, from its oldest ring on; what is there already stays."""
+        commands = [("XGROUP", "CREATE", inbox, GROUP, "0", "MKSTREAM") for inbox in self._inboxes]
+        replies = await self.pipeline.batch(commands, "create groups")
+        checked([reply for reply in replies if not _is_kind(reply, "BUSYGROUP")], "create groups")
+
+    async def read_rings(self, count: int, block_s: float) -> list[Ring]:
+        """Waits for new rings, `count` an inbox at most, `block_s` seconds at most; a missing group is made again."""
+        return await self._read(("COUNT", count, "BLOCK", int(block_s * 1000)), ">", block_s)
+
+    async def read_own_pending(self, count: int) -> list[Ring]:
+        """Rings that this router was given and did not acknowledge, oldest first, `count` an inbox at most."""
+        return await self._read(("COUNT", count), "0", 0)
+
+    async def take_over(self, idle_s: float, count: int) -> list[Ring]:
+        """Rings that some router was given and did not acknowledge for `idle_s`; forgets routers that are long gone."""
+        idle_ms = int(idle_s * 1000)
+        commands = [("XAUTOCLAIM", inbox, GROUP, self.consumer, idle_ms, "0", "COUNT", count) for inbox in self._inboxes]
+        replies = await self.pipeline.batch(commands, "take over")
+        if any(_is_kind(reply, "NOGROUP") for reply in replies):
+            await self.create_groups()
+            return []
+        for inbox in self._inboxes:
+            await self.pipeline.run(FORGET, [inbox], [GROUP, _FORGET_AFTER_MS, ""])
+        found = enumerate(checked(replies, "take over"))
+        return [_ring(shard, entry) for shard, (_, entries, *_) in found for entry in entries]
+
+    async def acknowledge(self, rings: Iterable[Ring]) -> None:
+        """Takes rings out of the group's books and out of the inboxes, both or none."""
+        ids: dict[int, list[str]] = defaultdict(list)
+        for ring in rings:
+            ids[ring.shard].append(ring.id)
+        commands: list[tuple[Argument, ...]] = []
+        for shard, entries in ids.items():
+            inbox = self._inboxes[shard]
+            commands += [("MULTI",), ("XACK", inbox, GROUP, *entries), ("XDEL", inbox, *entries), ("EXEC",)]
+        checked(await self.pipeline.batch(commands, "acknowledge"), "acknowledge")
+
+    async def fetch(self, task_ids: Sequence[str]) -> list[Ends]:
+        """The first and the last entry of each task's stream, unchecked."""
+        commands = [command for task_id in task_ids for command in self._ends_commands(task_id)]
+        replies = await self.pipeline.batch(commands, "fetch")
+        pairs = zip(replies[::_ENDS_COMMANDS], replies[1::_ENDS_COMMANDS], strict=True)
+        return [_ends(task_id, first, top) for task_id, (first, top) in zip(task_ids, pairs, strict=True)]
+
+    async def examine(self, tasks: Sequence[tuple[str, str]]) -> list[Sighting]:
+        """What stands on the broker of each (task id, agent)."""
+        commands: list[tuple[Argument, ...]] = []
+        for task_id, agent in tasks:
+            member = arq_keys.job_id(agent, task_id)
+            commands += [
+                ("ZSCORE", arq_keys.queue(agent), member),
+                ("EXISTS", arq_keys.job(member)),
+                ("EXISTS", arq_keys.in_progress(member)),
+                ("PTTL", self.keys.events(task_id)),
+                ("GET", self.keys.cancel(task_id)),
+                *self._ends_commands(task_id),
+            ]
+        replies = await self.pipeline.batch(commands, "examine")
+        each = len(commands) // max(len(tasks), 1)
+        return [_sighting(task_id, replies[place * each : (place + 1) * each]) for place, (task_id, _) in enumerate(tasks)]
+
+    async def queued_jobs(self, agent: str, task_ids: Sequence[str]) -> dict[str, bytes | None]:
+        """Which of these tasks are still on their agent's queue, each with its job where that is kept."""
+        members = {task_id: arq_keys.job_id(agent, task_id) for task_id in task_ids}
+        scores = await self.pipeline.batch(
+            [("ZSCORE", arq_keys.queue(agent), member) for member in members.values()], "look for jobs"
+        )
+        left = [task_id for task_id, score in zip(members, checked(scores, "look for jobs"), strict=True) if score is not None]
+        payloads = await self.pipeline.batch([("GET", arq_keys.job(members[task_id])) for task_id in left], "read jobs")
+        return dict(zip(left, checked(payloads, "read jobs"), strict=True))
+
+    async def queue_page(self, agent: str, cursor: int, count: int) -> tuple[int, list[str]]:
+        """Task ids on an agent's queue, about `count` of them, and the cursor of the next page (0: that was the last)."""
+        following, found = await self.pipeline.call("ZSCAN", arq_keys.queue(agent), cursor, "COUNT", count)
+        members = (member.decode(errors="replace") for member in found[::2])
+        task_ids = (arq_keys.task_of_job(agent, member) for member in members)
+        return int(following), [task_id for task_id in task_ids if task_id is not None]
+
+    async def write_context(self, context_id: str, version: int, messages: Sequence[HistoryMessage]) -> bool:
+        """Writes the recent messages of a conversation; False where a newer version stands there."""
+        keys = [self.keys.context_messages(context_id), self.keys.context_version(context_id)]
+        texts = [message.model_dump_json(exclude_none=True) for message in messages]
+        return bool(await self.pipeline.run(CONTEXT, keys, [version, self._context_ttl_ms, *texts]))
+
+    async def expire_ended(self, task_ids: Iterable[str]) -> None:
+        """Shortens the life of ended tasks' keys to `final_ttl_s` from the first call on."""
+        # LT: a ring that comes twice does not lengthen it
+        commands = [
+            ("PEXPIRE", key, self._final_ttl_ms, "LT")
+            for task_id in task_ids
+            for key in (self.keys.events(task_id), self.keys.cancel(task_id))
+        ]
+        checked(await self.pipeline.batch(commands, "expire"), "expire")
+
+    async def end_lost(self, task_id: str, request: TaskRequest, final: FinalEvent) -> bool:
+        """Makes the stream of a task again, with its final; False where there is a stream (rule P14)."""
+        keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
+        asked = flat(request.to_fields())
+        ended = flat({name: value for name, value in final.to_fields().items() if name not in ("type", "at")})
+        return bool(await self.pipeline.run(LOST, keys, [task_id, ROUTER, self._stream_ttl_ms, len(asked), *asked, *ended]))
+
+    async def leave_groups(self) -> None:
+        """Takes this router's name out of the groups where nothing is pending for it."""
+        for inbox in self._inboxes:
+            await self.pipeline.run(FORGET, [inbox], [GROUP, _FORGET_AFTER_MS, self.consumer])
+
+    def _ends_commands(self, task_id: str) -> list[tuple[Argument, ...]]:
+        key = self.keys.events(task_id)
+        return [("XRANGE", key, "-", "+", "COUNT", 1), ("XREVRANGE", key, "+", "-", "COUNT", 1)]
+
+    async def _read(self, options: Sequence[Argument], start: str, block_s: float) -> list[Ring]:
+        connection = await self._reading_connection()
+        command = ("XREADGROUP", "GROUP", GROUP, self.consumer, *options, "STREAMS", *self._inboxes)
+        timeout_s = block_s + self.settings.answer_timeout_s
+        try:
+            reply = await connection.call(*command, *([start] * len(self._inboxes)), timeout_s=timeout_s)
+        except ReplyError as error:
+            # FLUSHALL, or an inbox that was deleted: the block is broken off or the next read finds no group
+            if error.kind in ("NOGROUP", "UNBLOCKED"):
+                await self.create_groups()
+                return []
+            if error.kind in RETRY_KINDS:
+                self.close_reader()  # connect again: another server may be the primary now
+                raise BrokerUnavailable(f"read rings: {error}") from None
+            raise BrokerRefused(f"read rings: {error}") from None
+        except asyncio.CancelledError:
+            # its answer would be taken for that of the next read
+            self.close_reader()
+            raise
+        shards = {inbox.encode(): shard for shard, inbox in enumerate(self._inboxes)}
+        return [_ring(shards[inbox], entry) for inbox, entries in reply or () for entry in entries]
+
+    async def _reading_connection(self) -> Connection:
+        if self._reader is None or not self._reader.is_open:
+            self._reader = await connect(self.settings)
+        return self._reader
+
+
+def _ring(shard: int, entry: Reply) -> Ring:
+    ring_id = entry[0].decode()
+    at = int(ring_id.split("-", 1)[0])
+    if entry[1] is None:
+        return Ring(shard, ring_id, at, problem="it was deleted")
+    try:
+        texts = [part.decode() for part in entry[1]]
+    except UnicodeDecodeError:
+        return Ring(shard, ring_id, at, problem="a field is not UTF-8")
+    fields = dict(zip(texts[::2], texts[1::2], strict=True))
+    task_id, agent = fields.get("task", ""), fields.get("agent")
+    if not is_name(task_id):
+        return Ring(shard, ring_id, at, problem="it names no task")
+    return Ring(shard, ring_id, at, task_id, fields.get("kind", ""), agent if agent and is_name(agent) else None)
+
+
+def _ends(task_id: str, first: Reply, top: Reply) -> Ends:
+    for reply in (first, top):
+        if isinstance(reply, ReplyError):
+            if reply.kind != "WRONGTYPE":
+                checked([reply], "fetch")
+            return Ends(task_id, None, None, problem=str(reply))
+    return Ends(task_id, _entry(first), _entry(top))
+
+
+def _entry(reply: Reply) -> RawEntry | None:
+    if not reply:
+        return None
+    ((raw_id, fields),) = reply
+    return RawEntry(raw_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True)))
+
+
+def _sighting(task_id: str, replies: Sequence[Reply]) -> Sighting:
+    *job, first, top = replies
+    score, has_job, owned, ttl_ms, reason = checked(job, "examine")
+    return Sighting(
+        ends=_ends(task_id, first, top),
+        queued=score is not None,
+        has_job=bool(has_job),
+        owned=bool(owned),
+        stream_ttl_ms=ttl_ms if ttl_ms >= 0 else None,
+        cancel_reason=None if reason is None else reason.decode(errors="replace"),
+    )
+
+
+def _is_kind(reply: Reply, kind: str) -> bool:
+    return isinstance(reply, ReplyError) and reply.kind == kind

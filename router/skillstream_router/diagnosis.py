@@ -1,0 +1,97 @@
+"""What is wrong with a task, and the remedy: pure, from its row, what stands on the broker, and the time (rules P12, P14)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skillstream.closing import Verdict
+from skillstream_schemas.errors import FailureCode
+from skillstream_schemas.settings import Settings
+from skillstream_schemas.state import TaskState
+
+from .sighting import Sighting
+from .store import TaskRecord
+
+ORPHAN_AFTER_MS = 30_000
+"""A submission without a job is another's between his two steps for so long."""
+EXPIRY_MARGIN_MS = 3_600_000
+"""A task that is not final so long before its stream would go is ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The final is on the stream but not in the database, or its job was left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """The task waits for a worker without a job on the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Nobody ends the task: end it from outside."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class CloseAsRecorded:
+    """The broker went back behind a final that the database has: put it there again."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndLost:
+    """The stream is gone before its final came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The job of an ended task whose stream is gone was left."""
+
+
+Remedy = Project | Enqueue | Close | CloseAsRecorded | EndLost | Settle
+
+
+def diagnose(record: TaskRecord, seen: Sighting, now_ms: int, settings: Settings) -> Remedy | None:
+    """The remedy for a task; None where all is well or somebody else is at it."""
+    if seen.ends.problem is not None:
+        return None
+    top = seen.ends.top
+    if record.state.is_final:
+        if top is not None and not top.is_final:
+            return CloseAsRecorded()
+        if seen.queued:
+            return Settle() if top is None else Project()
+        return None
+    if top is None:
+        return EndLost()
+    if top.is_final:
+        return Project()
+    verdict = _verdict(record, seen, now_ms, settings)
+    if verdict is not None:
+        return Close(verdict)
+    return Enqueue() if _is_orphan(record, seen, now_ms) else None
+
+
+def _verdict(record: TaskRecord, seen: Sighting, now_ms: int, settings: Settings) -> Verdict | None:
+    if seen.stream_ttl_ms is not None and seen.stream_ttl_ms < EXPIRY_MARGIN_MS:
+        return Verdict(TaskState.FAILED, "the task was not done before its retention ends", FailureCode.EXPIRED)
+    if seen.owned:
+        return None  # its worker sees to deadline and cancellation
+    patience_ms = (settings.lease_s + settings.grace_s) * 1000
+    if record.cancel_requested_at is not None and now_ms - record.cancel_requested_at > patience_ms:
+        return Verdict(TaskState.CANCELED, seen.cancel_reason or "")
+    if record.deadline is not None and now_ms > record.deadline:
+        return Verdict(TaskState.FAILED, "the deadline passed before a worker was done", FailureCode.DEADLINE_EXCEEDED)
+    if record.request is None and now_ms - record.submitted_at > ORPHAN_AFTER_MS:
+        return Verdict(TaskState.FAILED, "the request cannot be read", FailureCode.MALFORMED_REQUEST)
+    return None
+
+
+def _is_orphan(record: TaskRecord, seen: Sighting, now_ms: int) -> bool:
+    if seen.queued and seen.has_job:
+        return False
+    top = seen.ends.top
+    never_opened = top is not None and top.id.startswith("0-")
+    return not never_opened or now_ms - record.submitted_at > ORPHAN_AFTER_MS

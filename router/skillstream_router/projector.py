@@ -1,0 +1,180 @@
+"""Role: applies what the rings point at to the database, then to the broker (rule P13)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, MalformedEntry
+
+from .broker import RouterBroker
+from .clock import Clock
+from .projection import Ends, Notice, Projected, Ring, fold, lost, project
+from .settling import Ended, Settler
+from .store import DatabaseRefused, DatabaseUnavailable, Store, Turns
+
+log = logging.getLogger(__name__)
+
+TASKS_AT_ONCE = 500
+"""Tasks of one transaction at most."""
+_FETCH_BYTES = 8 * 1024 * 1024
+_CONTEXTS_AT_ONCE = 50
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was fetched of a batch, split by what can be done with it."""
+
+    projected: list[tuple[Projected, Ends]]
+    streamless: list[Notice]
+
+    @property
+    def ended(self) -> list[Ended]:
+        return [
+            Ended(projected.record, projected.reply or "", ends.top)
+            for projected, ends in self.projected
+            if projected.record.state.is_final
+        ]
+
+
+class Projector:
+    """Responsible for taking batches of rings through the order of rule P13, again from the start if it breaks off.
+
+    `look` is called with ids of tasks whose stream is missing or contradicts the database.
+    """
+
+    def __init__(
+        self,
+        broker: RouterBroker,
+        store: Store,
+        settler: Settler,
+        rings: asyncio.Queue[list[Ring]],
+        clock: Clock,
+        look: Callable[[Iterable[str]], None],
+    ) -> None:
+        self._broker = broker
+        self._store = store
+        self._settler = settler
+        self._rings = rings
+        self._clock = clock
+        self._look = look
+        self._fetch_at_once = 50  # until the first fetch shows how large the entries are
+        self.applied = 0
+
+    def __repr__(self) -> str:
+        return f"<Projector tasks_applied={self.applied} fetches_at_once={self._fetch_at_once}>"
+
+    async def run(self) -> None:
+        """Applies batches until it is cancelled; what it had not acknowledged comes again."""
+        while True:
+            rings = await self._rings.get()
+            try:
+                await self._persist(rings)
+            except Exception:
+                log.exception("a batch of %d rings broke; it stays pending", len(rings))
+            finally:
+                self._rings.task_done()
+
+    async def project(self, task_ids: Iterable[str]) -> None:
+        """Applies tasks without a ring; raises BrokerUnavailable, BrokerRefused and DatabaseUnavailable."""
+        waiting = [Notice(task_id) for task_id in sorted(set(task_ids))]
+        while waiting:
+            batch = waiting[: self._fetch_at_once]
+            await self._apply(batch)
+            del waiting[: len(batch)]
+
+    async def _persist(self, rings: Sequence[Ring]) -> None:
+        pause_s = _FIRST_PAUSE_S
+        waiting = list(rings)
+        while waiting:
+            try:
+                await self._work_off(waiting)
+            except (BrokerUnavailable, BrokerRefused, DatabaseUnavailable) as error:
+                log.warning("%d rings wait, next try in %.2g s: %s", len(waiting), pause_s, error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _work_off(self, waiting: list[Ring]) -> None:
+        """Applies rings and takes them out of `waiting` once they are acknowledged."""
+        for ring in waiting:
+            if ring.problem is not None:
+                log.error("malformed_ring: entry %s of inbox %d: %s", ring.id, ring.shard, ring.problem)
+        await self._acknowledge(waiting, lambda ring: ring.problem is not None)
+        notices = list(fold(waiting).values())
+        while notices:
+            batch = notices[: self._fetch_at_once]
+            streamless = await self._apply(batch)
+            done = {notice.task_id for notice in batch}
+            # behind the commit: only now the reaper finds rows of tasks that were lost
+            self._look(notice.task_id for notice in streamless)
+            await self._acknowledge(waiting, lambda ring, done=done: ring.task_id in done)  # type: ignore[misc]
+            del notices[: len(batch)]
+
+    async def _acknowledge(self, waiting: list[Ring], chosen: Callable[[Ring], bool]) -> None:
+        await self._broker.acknowledge(ring for ring in waiting if chosen(ring))
+        waiting[:] = [ring for ring in waiting if not chosen(ring)]
+
+    async def _apply(self, notices: Sequence[Notice]) -> list[Notice]:
+        """Everything of rule P13 but reading and acknowledging; returns those that have no stream."""
+        seen = await self._fetch(notices)
+        contradicted = await self._commit(seen)
+        ended = seen.ended
+        await self._write_contexts({task.record.context_id for task in ended if task.record.context_id is not None})
+        await self._settler.settle_leftovers(ended)
+        await self._broker.expire_ended(task.record.id for task in ended)
+        self._look(contradicted)
+        self.applied += len(seen.projected)
+        return seen.streamless
+
+    async def _fetch(self, notices: Sequence[Notice]) -> _Seen:
+        found = await self._broker.fetch([notice.task_id for notice in notices])
+        mean_bytes = sum(ends.size_bytes for ends in found) // max(len(found), 1)
+        self._fetch_at_once = max(1, min(TASKS_AT_ONCE, _FETCH_BYTES // max(mean_bytes, 1)))
+        seen = _Seen([], [])
+        for notice, ends in zip(notices, found, strict=True):
+            if ends.problem is not None:
+                log.error("%s: task %s has no stream but something else: %s", MalformedEntry.code, ends.task_id, ends.problem)
+            elif ends.first is None or ends.top is None:
+                seen.streamless.append(notice)
+            else:
+                projected = project(notice, ends.first, ends.top)
+                if projected.problem is not None:
+                    log.error("%s: task %s: %s", MalformedEntry.code, ends.task_id, projected.problem)
+                seen.projected.append((projected, ends))
+        return seen
+
+    async def _commit(self, seen: _Seen) -> frozenset[str]:
+        now_ms = self._clock.now_ms()
+        batch = [Turns(projected.record, projected.message, projected.reply) for projected, _ in seen.projected]
+        gone = [lost(notice, now_ms) for notice in seen.streamless if notice.gone_agent is not None]
+        if not batch and not gone:
+            return frozenset()
+        try:
+            return (await self._store.apply(batch, gone)).contradicted
+        except DatabaseRefused:
+            log.warning("a batch of %d tasks was refused and is applied one by one", len(batch) + len(gone))
+        contradicted: frozenset[str] = frozenset()
+        for turns, record in [*((turns, None) for turns in batch), *((None, record) for record in gone)]:
+            try:
+                applied = await self._store.apply([turns] if turns else [], [record] if record else [])
+                contradicted |= applied.contradicted
+            except DatabaseRefused as error:
+                log.error("task %s is not recorded: %s", (turns.record if turns else record).id, error)  # type: ignore[union-attr]
+        return contradicted
+
+    async def _write_contexts(self, context_ids: set[str]) -> None:
+        if not self._broker.settings.context_messages:
+            return
+        wanted = sorted(context_ids)
+        for start in range(0, len(wanted), _CONTEXTS_AT_ONCE):
+            recent = await self._store.recent_messages(wanted[start : start + _CONTEXTS_AT_ONCE])
+            writes = (self._broker.write_context(context.context_id, context.version, context.messages) for context in recent)
+            for result in await asyncio.gather(*writes, return_exceptions=True):
+                if isinstance(result, BrokerRefused):
+                    log.error("the recent messages of a context are not written: %s", result)
+                elif isinstance(result, BaseException):
+                    raise result

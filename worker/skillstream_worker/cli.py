@@ -1,0 +1,97 @@
+"""The command `skillstream worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from skillstream.cli.exits import Exit, exit_of_error
+from skillstream.cli.output import write
+from skillstream.cli.target import settings_from
+from skillstream_schemas.errors import SkillstreamError
+
+from .app import Worker
+from .loading import load_agent
+from .processes import run_processes
+
+try:
+    import uvloop
+except ImportError:
+    _run_loop: Callable[..., int] = asyncio.run
+else:
+    _run_loop = uvloop.run
+
+log = logging.getLogger(__name__)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the worker's command."""
+    app.command()(worker)
+
+
+def worker(
+    targets: Annotated[list[str], typer.Argument(help="Agents, as MODULE:AGENT.", metavar="MODULE:AGENT...")],
+    redis: Annotated[str | None, typer.Option("--redis", help="URL of the broker.", metavar="URL")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Tasks at once in each process [100].")] = None,
+    processes: Annotated[int, typer.Option(min=1, max=256, help="Worker processes.")] = 1,
+    lease: Annotated[float | None, typer.Option(help="Seconds until a dead worker's task starts again [15].")] = None,
+    grace: Annotated[float | None, typer.Option(help="Seconds that running tasks get at a stop [30].")] = None,
+    burst: Annotated[bool, typer.Option("--burst", help="End when nothing is left to claim.")] = False,
+) -> None:
+    """Run a worker: claim and run tasks until SIGTERM or SIGINT; a second signal hands all tasks back at once."""
+    logging.basicConfig(
+        level=os.environ.get("SKILLSTREAM_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    try:
+        settings = settings_from(redis_url=redis, concurrency=concurrency, lease_s=lease, grace_s=grace)
+        agents = [load_agent(target) for target in targets]
+    except SkillstreamError as error:
+        sys.stderr.write(f"{error}\n")
+        raise typer.Exit(int(exit_of_error(error))) from None
+    if processes > 1:
+        flags = ["--lease", str(settings.lease_s), "--grace", str(settings.grace_s), "--concurrency", str(settings.concurrency)]
+        flags += ["--redis", settings.redis_url, *(["--burst"] if burst else [])]
+        raise typer.Exit(asyncio.run(run_processes([sys.executable, "-m", "skillstream", "worker", *targets, *flags], processes)))
+    code = _run_loop(_run(Worker(agents, settings), burst))
+    raise typer.Exit(code)
+
+
+async def _run(worker: Worker, burst: bool) -> int:
+    stop, again = asyncio.Event(), asyncio.Event()
+
+    def told() -> None:
+        if stop.is_set():
+            again.set()
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, told)
+    try:
+        await worker.start()
+    except SkillstreamError as error:
+        sys.stderr.write(f"{error}\n")
+        await worker.stop(grace_s=0)
+        return int(exit_of_error(error))
+    write(f"worker {worker.name} is ready")
+    ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
+    if burst:
+        ends.append(asyncio.create_task(worker.until_idle()))
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    stopping = asyncio.create_task(worker.stop())
+    impatient = asyncio.create_task(again.wait())
+    await asyncio.wait([stopping, impatient], return_when=asyncio.FIRST_COMPLETED)
+    if not stopping.done():
+        await worker.hand_back()
+    await stopping
+    for waiting in (*ends, impatient):
+        waiting.cancel()
+    write(f"worker {worker.name} has stopped")
+    return int(Exit.OK)
