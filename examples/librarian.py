@@ -22,7 +22,7 @@ SHOWN = 8
 """Matches that a report cites."""
 POINTS = 5
 _ADDED_POINTS = 3
-_REPORTS = 20
+_REPORTS = 8
 _PATH_CHARS = 1000
 _DRAFT = re.compile(r"# Draft (\d+): (.+)")
 _POINT = re.compile(r"(?m)^\d+\. \*\*(.+?)\*\* \(`(.+?)`\): (.+)$")
@@ -62,7 +62,7 @@ class Reading:
         return cls(listing)
 
     async def run(self) -> AsyncGenerator[Response, None]:
-        """Reads all files; yields about twenty reports."""
+        """Reads all files; yields some reports of progress."""
         total = len(self.listing.files)
         step = math.ceil(total / _REPORTS)
         for done in range(0, total, step):

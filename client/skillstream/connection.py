@@ -140,7 +140,7 @@ async def connect(settings: Settings, *, protocol: int = 2, on_push: OnPush | No
     made = _redis_connection(settings, protocol)
     try:
         await made.connect()
-    except (redis.exceptions.RedisError, OSError, asyncio.TimeoutError) as error:
+    except (TimeoutError, redis.exceptions.RedisError, OSError) as error:
         raise BrokerUnavailable(f"{address}: {error}") from None
     # redis-py closes, and warns of, a connection that it still believes its own when collected
     writer, made._writer = made._writer, None

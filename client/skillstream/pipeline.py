@@ -203,7 +203,7 @@ class Pipeline:
             except (BrokerUnavailable, ReplyError) as error:
                 if asyncio.get_running_loop().time() > give_up:
                     # nothing of this was sent; whoever waits hears it, and the next unit tries again
-                    self._fail_pending(str(error))
+                    self._fail_pending(error.message if isinstance(error, BrokerUnavailable) else str(error))
                     return
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)

@@ -66,7 +66,7 @@ class PythonParser:
         """The next whole reply, False where none is complete."""
         try:
             value, end = self._read(0)
-        except _Incomplete:
+        except _IncompleteError:
             return False
         del self._buffer[:end]
         return value
@@ -74,7 +74,7 @@ class PythonParser:
     def _read(self, start: int) -> tuple[Reply, int]:
         end = self._buffer.find(b"\r\n", start)
         if end < 0:
-            raise _Incomplete
+            raise _IncompleteError
         kind, line, after = self._buffer[start : start + 1], bytes(self._buffer[start + 1 : end]), end + 2
         match kind:
             case b"+":
@@ -102,7 +102,7 @@ class PythonParser:
         if length < 0:
             return None, start
         if len(self._buffer) < start + length + 2:
-            raise _Incomplete
+            raise _IncompleteError
         data = bytes(self._buffer[start : start + length])
         if kind == b"=" and data[3:4] != b":":
             raise ValueError(f"{data[:4]!r} is no type of a verbatim string")
@@ -132,7 +132,7 @@ def _length(line: bytes) -> int:
     return length
 
 
-class _Incomplete(Exception):
+class _IncompleteError(Exception):
     pass
 
 

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, MalformedEntry
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, DatabaseRefused, DatabaseUnavailable, MalformedEntry
 
 from .broker import RouterBroker
 from .clock import Clock
 from .projection import Ends, Notice, Projected, Ring, fold, lost, project
 from .settling import Ended, Settler
-from .store import DatabaseRefused, DatabaseUnavailable, Store, Turns
+from .store import Store, Turns
 
 log = logging.getLogger(__name__)
 

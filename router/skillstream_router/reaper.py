@@ -11,6 +11,7 @@ from skillstream.broker import Ending
 from skillstream.closing import Verdict, close_from_outside
 from skillstream_schemas.errors import (
     BrokerUnavailable,
+    DatabaseUnavailable,
     FailureCode,
     MalformedEntry,
     SkillstreamError,
@@ -27,7 +28,7 @@ from .clock import Clock
 from .diagnosis import Close, CloseAsRecorded, EndLost, Enqueue, Project, Remedy, Settle, diagnose
 from .settling import Ended, Settler, final_of_record
 from .sighting import Sighting
-from .store import DatabaseUnavailable, Store, TaskRecord
+from .store import Store, TaskRecord
 
 log = logging.getLogger(__name__)
 

@@ -200,6 +200,19 @@ class ShardsMismatch(SkillstreamError):
     hint = "set SKILLSTREAM_SHARDS to the broker's number"
 
 
+class DatabaseUnavailable(SkillstreamError):
+    """The router's database could not be opened, read or written just now."""
+
+    code = "database_unavailable"
+    hint = "check the database URL, its folder, the free space and whether another process holds it"
+
+
+class DatabaseRefused(SkillstreamError):
+    """The router's database does not take these values, however often they are sent."""
+
+    code = "database_refused"
+
+
 class InvalidTarget(SkillstreamError):
     """What was named as MODULE:AGENT cannot be imported or is no agent."""
 

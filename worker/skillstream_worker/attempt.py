@@ -20,6 +20,7 @@ from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 
 from .agent import Agent
+from .answers import Loss
 from .broker import ClaimedJob, Lease, WorkerBroker
 from .chunking import Chunking
 from .clock import Clock
@@ -30,7 +31,7 @@ from .history import conversation
 from .openings import AlreadyFinal, Gone, MustClose, MustRead, Opened, Opening, Stale
 from .outcome import Abandon, End, Ending, HandBack, Outcome, StopCause
 from .performance import perform
-from .publication import Loss, Publication
+from .publication import Publication
 from .reading import JobReading, read_claimed
 from .skill import Skill
 

@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import datetime, timezone
+from datetime import UTC, datetime, timezone
 from hashlib import sha256
 from typing import Any
 
@@ -50,7 +50,7 @@ class TaskContext:
         self.metadata: dict[str, Any] = dict(request.metadata or {})
         self.data: Any = request.data
         self.conversation_history = [{"role": turn.role, "text": turn.text} for turn in history]
-        self.deadline = None if request.deadline is None else datetime.fromtimestamp(request.deadline / 1000, timezone.utc)
+        self.deadline = None if request.deadline is None else datetime.fromtimestamp(request.deadline / 1000, UTC)
         self.cancelled = asyncio.Event()
         self.log = log
         self.counted: dict[str, int | float] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -38,7 +38,7 @@ class Skill:
     max_attempts: int = 3
     retry_on: tuple[type[BaseException], ...] = ()
     on_retry: OnRetry = OnRetry.RESTART
-    chunking: Chunking = Chunking()
+    chunking: Chunking = field(default_factory=Chunking)
     streams: bool = True
 
     @property

@@ -20,11 +20,8 @@ def build() -> tuple[typer.Typer, list[str]]:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    missing: list[str] = []
-    for part in sorted(entry_points(group=_GROUP), key=lambda part: part.name):
-        if not _register(part, app):
-            missing.append(part.name)
-    return app, missing
+    parts = sorted(entry_points(group=_GROUP), key=lambda part: part.name)
+    return app, [part.name for part in parts if not _register(part, app)]
 
 
 def run() -> None:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from skillstream.client import Client
 from skillstream_schemas.errors import InvalidRequest
 from skillstream_schemas.ids import check_name
 
-from ..client import Client
 from .dev import dev
 from .exits import Exit, command, exit_of_state
 from .following import Show, show

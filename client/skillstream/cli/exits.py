@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from enum import IntEnum
@@ -13,6 +14,7 @@ import typer
 
 from skillstream_schemas.errors import (
     BrokerUnavailable,
+    DatabaseUnavailable,
     InvalidName,
     InvalidRequest,
     InvalidSettings,
@@ -53,7 +55,7 @@ def exit_of_state(state: TaskState) -> Exit:
 
 def exit_of_error(error: SkillstreamError) -> Exit:
     """The exit code for an error."""
-    if isinstance(error, BrokerUnavailable):
+    if isinstance(error, (BrokerUnavailable, DatabaseUnavailable)):
         return Exit.UNREACHABLE
     return Exit.USAGE if isinstance(error, _USAGE) else Exit.FAILED
 
@@ -71,7 +73,7 @@ def command(function: Callable[P, Coroutine[Any, Any, Exit | None]]) -> Callable
         except KeyboardInterrupt:
             code = Exit.INTERRUPTED
         except BrokenPipeError:
-            sys.stdout = open("/dev/null", "w")  # the reader went; nothing is left to flush to
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went: nothing is left to flush to
             code = Exit.OK
         raise typer.Exit(int(code))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import aclosing
 from enum import StrEnum
 
+from skillstream.task import Task
 from skillstream_schemas.errors import TextReset
 from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent
 from skillstream_schemas.request import compact_json
 
-from ..task import Task
 from .exits import Exit, exit_of_state
 from .output import console, is_person, note, write
 

@@ -1,9 +1,8 @@
 """The router's database: tables, one transaction a batch, and the reports people ask for."""
 
-from .errors import DatabaseRefused, DatabaseUnavailable
 from .history import RecentMessages, Turns
 from .record import TaskRecord
 from .reports import Reports
 from .store import Applied, Store
 
-__all__ = ["Applied", "DatabaseRefused", "DatabaseUnavailable", "RecentMessages", "Reports", "Store", "TaskRecord", "Turns"]
+__all__ = ["Applied", "RecentMessages", "Reports", "Store", "TaskRecord", "Turns"]

@@ -10,10 +10,10 @@ from typing import Self, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
+from skillstream_schemas.errors import DatabaseRefused, DatabaseUnavailable
 from skillstream_schemas.settings import without_secret
 
 from .dialect import READ_ONLY, database_file, make_engine
-from .errors import DatabaseRefused, DatabaseUnavailable
 from .tables import metadata
 
 T = TypeVar("T")

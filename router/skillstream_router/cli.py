@@ -1,0 +1,132 @@
+"""Commands of the router: `router`, and what people ask its database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from skillstream.cli.exits import Exit, command
+from skillstream.cli.output import write, write_record, write_rows
+from skillstream.cli.target import settings_from
+from skillstream_schemas.ids import check_name
+from skillstream_schemas.money import micros_to_usd
+from skillstream_schemas.state import TaskState
+
+from .app import Router
+from .store import Reports
+
+DatabaseOption = Annotated[str | None, typer.Option("--database", help="URL of the router's database.", metavar="URL")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+_TASK_COLUMNS = (
+    "id", "state", "agent", "skill", "attempt", "price_micros", "payer", "context_id", "submitted_at", "finished_at", "error",
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the router's commands."""
+    for function in (router, show, tasks, history, accounts, statement):
+        app.command()(function)
+
+
+@command
+async def router(
+    redis: Annotated[str | None, typer.Option("--redis", help="URL of the broker.", metavar="URL")] = None,
+    database: DatabaseOption = None,
+) -> Exit:
+    """Run a router: state, history and payment of all tasks, until SIGTERM or SIGINT."""
+    logging.basicConfig(
+        level=os.environ.get("SKILLSTREAM_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    running = Router(settings_from(redis_url=redis, database_url=database))
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, running.stop)
+    announcing = asyncio.create_task(_announce(running))
+    try:
+        await running.run()
+    finally:
+        announcing.cancel()
+    write(f"router {running.name} has stopped")
+    return Exit.OK
+
+
+@command
+async def show(
+    task: Annotated[str, typer.Argument(help="The task's id.")], database: DatabaseOption = None, as_json: JsonOption = False
+) -> Exit:
+    """Show a task as the router's database has it, with its text once it is final."""
+    async with _reports(database) as reports:
+        record, text = await reports.task(check_name(task, "the task id"))
+    write_record({**record.shown(), "text": text}, as_json=as_json)
+    return Exit.OK
+
+
+@command
+async def tasks(
+    agent: Annotated[str | None, typer.Option(help="Only tasks of this agent.")] = None,
+    state: Annotated[TaskState | None, typer.Option(help="Only tasks in this state.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """List the tasks submitted last, newest first."""
+    async with _reports(database) as reports:
+        found = await reports.tasks(agent, state, limit)
+    rows = ([getattr(record, name) for name in _TASK_COLUMNS] for record in found)
+    write_rows(_TASK_COLUMNS, rows, as_json=as_json)
+    return Exit.OK
+
+
+@command
+async def history(
+    context: Annotated[str, typer.Argument(help="The conversation's context id.")],
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """Print the messages of a conversation, oldest first."""
+    async with _reports(database) as reports:
+        messages = await reports.history(check_name(context, "the context id"))
+    rows = ((message.id, message.at, message.task_id, message.role, message.text) for message in messages)
+    write_rows(("id", "at", "task_id", "role", "text"), rows, as_json=as_json)
+    return Exit.OK
+
+
+@command
+async def accounts(database: DatabaseOption = None, as_json: JsonOption = False) -> Exit:
+    """List all accounts and their balances."""
+    async with _reports(database) as reports:
+        found = await reports.accounts()
+    rows = ((account.name, account.balance_micros, micros_to_usd(account.balance_micros), account.postings) for account in found)
+    write_rows(("account", "balance_micros", "balance_usd", "postings"), rows, as_json=as_json)
+    return Exit.OK
+
+
+@command
+async def statement(
+    account: Annotated[str, typer.Argument(help="An account: payer:ID, agent:NAME or platform.")],
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> Exit:
+    """List the postings of an account, oldest first, with the running balance."""
+    async with _reports(database) as reports:
+        found = await reports.statement(account)
+    rows: list[tuple[Any, ...]] = [
+        (line.id, line.at, line.task_id, line.kind, line.amount_micros, line.balance_micros) for line in found
+    ]
+    write_rows(("id", "at", "task_id", "kind", "amount_micros", "balance_micros"), rows, as_json=as_json)
+    return Exit.OK
+
+
+async def _announce(running: Router) -> None:
+    await running.until_reading()
+    write(f"router {running.name} is ready")
+
+
+def _reports(database: str | None) -> Reports:
+    return Reports(settings_from(database_url=database))

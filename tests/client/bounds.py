@@ -1,0 +1,28 @@
+"""Every wait in a test has an end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+BOUND_S = 5.0
+
+
+async def soon(awaited: Awaitable[T]) -> T:
+    """What is awaited, within the bound."""
+    return await asyncio.wait_for(awaited, BOUND_S)
+
+
+async def collected(source: AsyncIterable[T]) -> list[T]:
+    """All that comes, within the bound."""
+    async with asyncio.timeout(BOUND_S):
+        return [item async for item in source]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Comes back once a condition holds that only other tasks of this loop, or a server, can bring about."""
+    async with asyncio.timeout(BOUND_S):
+        while not condition():
+            await asyncio.sleep(0.005)
