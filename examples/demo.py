@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import Path
 
@@ -31,6 +31,7 @@ LOOK_S = 0.1
 FIRST_LINES = 45
 LAST_LINES = 13
 SCREEN_CHARS = 110
+_ESCAPES = {ord(char): f"\\{name}" for char, name in zip('"\\\n\r\t', '"\\nrt', strict=True)}
 
 
 class DemoError(SkillstreamError):
@@ -51,7 +52,7 @@ async def main() -> None:
         print(f"broker  {url}")
         variables = {"SKILLSTREAM_REDIS_URL": url, "SKILLSTREAM_DATABASE_URL": f"sqlite:///{database}"}
         for name, arguments in (("worker", ["examples.librarian:agent"]), ("router", [])):
-            await stack.enter_async_context(process(name, [*COMMAND, name, *arguments], "ready", **variables))
+            await stack.enter_async_context(process(name, [*COMMAND, name, *arguments], " is ready", **variables))
         client = await stack.enter_async_context(Client(url))
 
         heading("2. A task, followed while it runs")
@@ -112,13 +113,20 @@ async def show_stream(url: str, key: str) -> None:
         print(line if len(line) <= SCREEN_CHARS else line[: SCREEN_CHARS - 1] + "…")
 
 
-def as_redis_cli(entries: Iterable[tuple[str, dict[str, str]]]) -> Iterable[str]:
+def as_redis_cli(entries: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
     """Entries in the layout in which redis-cli prints them."""
+    width = len(str(len(entries)))
     for number, (entry_id, fields) in enumerate(entries, 1):
-        yield f'{number:2}) 1) "{entry_id}"'
-        for at, part in enumerate((part for pair in fields.items() for part in pair), 1):
-            text = part.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            yield f'{"2)" if at == 1 else "":>6} {at:2}) "{text}"'
+        yield f"{number:{width}}) 1) {quoted(entry_id)}"
+        parts = [part for pair in fields.items() for part in pair]
+        for at, part in enumerate(parts, 1):
+            yield f"{'' if at > 1 else '2) ':>{width + 5}}{at:{len(str(len(parts)))}}) {quoted(part)}"
+
+
+def quoted(text: str) -> str:
+    """A value as redis-cli quotes it: bytes that are not plain ASCII as hexadecimal."""
+    escaped = (_ESCAPES.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in text.encode())
+    return f'"{"".join(escaped)}"'
 
 
 async def show_database(file: Path) -> None:

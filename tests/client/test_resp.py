@@ -32,7 +32,7 @@ leaves = st.one_of(
 
 def aggregates(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     items = st.lists(inner | st.just(b"#f\r\n"), max_size=4)
-    pairs = st.lists(st.tuples(blobs.map(blob), inner), max_size=4)
+    pairs = st.lists(st.tuples(blobs.map(blob), inner), max_size=4, unique_by=lambda pair: pair[0])
     return st.one_of(
         items.map(lambda parts: b"*%d\r\n%b" % (len(parts), b"".join(parts))),
         items.map(lambda parts: b"~%d\r\n%b" % (len(parts), b"".join(parts))),

@@ -67,7 +67,7 @@ def test_a_path_is_found_by_its_look_and_a_bare_folder_after_packages(tmp_path: 
         ("/no/such/folder", "There is no folder or file '/no/such/folder'"),
         ("/" + "x" * 5000, "cannot be a place"),
         ("~nobody-of-this-name/x", "cannot be a place"),
-        ("/tmp/\0", "There is no folder|cannot be a place"),
+        ("./a\0b", "There is no folder|cannot be a place"),
     ],
 )
 def test_a_place_that_is_not_there_is_refused_in_a_sentence(place: str, sentence: str) -> None:

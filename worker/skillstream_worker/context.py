@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import UTC, datetime, timezone
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 

@@ -27,7 +27,7 @@ def build() -> tuple[typer.Typer, list[str]]:
 def run() -> None:
     """Runs the command line of this process."""
     app, missing = build()
-    known = {command.name for command in app.registered_commands}
+    known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
     if missing and asked and not asked.startswith("-") and asked not in known:
         extras = ",".join(missing)

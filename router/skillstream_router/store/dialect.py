@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -13,12 +15,29 @@ from sqlalchemy.exc import ArgumentError
 from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.settings import without_secret
 
-__all__ = ["READ_ONLY", "Insert", "database_file", "insert", "make_engine"]
+__all__ = ["READ_ONLY", "ManyRows", "database_file", "insert", "make_engine"]
 
 READ_ONLY = {"skillstream_read_only": True}
 """Execution options of a connection that only reads."""
 
 _BUSY_TIMEOUT_MS = 5000
+
+
+class ManyRows:
+    """Responsible for inserting many rows at little cost each: the statement is compiled once, rows go to the driver as they are.
+
+    `columns` is the order of a row's values. Half the time of a batch went into SQLAlchemy's own handling of each row.
+    """
+
+    def __init__(self, statement: Insert, columns: Sequence[str]) -> None:
+        compiled = statement.compile(dialect=sqlite.dialect(), column_keys=list(columns))
+        assert compiled.positiontup == list(columns)
+        self._sql = str(compiled)
+
+    def __call__(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Inserts rows; no rows are no statement."""
+        if rows:
+            connection.exec_driver_sql(self._sql, list(rows))
 
 
 def make_engine(database_url: str) -> Engine:

@@ -12,11 +12,14 @@ from sqlalchemy.types import Text
 from skillstream_schemas.limits import utf8_length
 from skillstream_schemas.request import HistoryMessage
 
-from .dialect import insert
+from .dialect import ManyRows, insert
 from .record import TaskRecord
 from .tables import messages
 
-_INSERT = insert(messages).on_conflict_do_nothing(index_elements=[messages.c.task_id, messages.c.role])
+_INSERT = ManyRows(
+    insert(messages).on_conflict_do_nothing(index_elements=[messages.c.task_id, messages.c.role]),
+    ("context_id", "task_id", "role", "text", "at"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,8 @@ def record_history(connection: Connection, ended: Sequence[Turns]) -> None:
     for turns in sorted(ended, key=lambda turns: (turns.record.finished_at or 0, turns.record.id)):
         record = turns.record
         said = (("user", turns.message, record.submitted_at), ("agent", turns.reply or None, record.finished_at))
-        rows += [
-            {"context_id": record.context_id, "task_id": record.id, "role": role, "text": text, "at": at}
-            for role, text, at in said
-            if text is not None
-        ]
-    if rows:
-        connection.execute(_INSERT, rows)
+        rows += [(record.context_id, record.id, role, text, at) for role, text, at in said if text is not None]
+    _INSERT(connection, rows)
 
 
 def recent_messages(connection: Connection, context_ids: Sequence[str], count: int, limit_bytes: int) -> list[RecentMessages]:

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Insert, select, union_all
 
 from skillstream_schemas.state import TaskState
 
-from .dialect import insert
+from .dialect import ManyRows, insert
 from .record import TaskRecord
 from .tables import accounts, postings, transfers
 
 PLATFORM = "platform"
 _WHOLE_SHARE = 10_000
 
-_INSERT_ACCOUNTS = insert(accounts).on_conflict_do_nothing(index_elements=[accounts.c.name])
-_INSERT_TRANSFERS = (
-    insert(transfers)
-    .on_conflict_do_nothing(index_elements=[transfers.c.task_id, transfers.c.kind])
-    .returning(transfers.c.id, transfers.c.debit, transfers.c.credit, transfers.c.amount_micros)
+_OPEN_ACCOUNTS = ManyRows(insert(accounts).on_conflict_do_nothing(index_elements=[accounts.c.name]), ("name", "opened_at"))
+_TRANSFER = ManyRows(
+    insert(transfers).on_conflict_do_nothing(index_elements=[transfers.c.task_id, transfers.c.kind]),
+    ("task_id", "kind", "debit", "credit", "amount_micros", "at"),
 )
-_INSERT_POSTINGS = insert(postings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +33,6 @@ class Transfer:
     credit: str
     amount_micros: int
     at: int
-
-
-_TRANSFER_COLUMNS = tuple(Transfer.__dataclass_fields__)
 
 
 def transfers_of(record: TaskRecord, platform_share: int) -> Iterator[Transfer]:
@@ -57,23 +52,28 @@ def transfers_of(record: TaskRecord, platform_share: int) -> Iterator[Transfer]:
 
 def post(connection: Connection, wanted: Iterable[Transfer]) -> None:
     """Writes transfers and their postings; a transfer that stands there already moves nothing again."""
-    rows: list[dict[str, object]] = []
+    rows = []
     opened: dict[str, int] = {}
     for transfer in wanted:
-        rows.append({name: getattr(transfer, name) for name in _TRANSFER_COLUMNS})
-        for account in (transfer.debit, transfer.credit):
-            opened.setdefault(account, transfer.at)
+        rows.append((transfer.task_id, transfer.kind, transfer.debit, transfer.credit, transfer.amount_micros, transfer.at))
+        opened.setdefault(transfer.debit, transfer.at)
+        opened.setdefault(transfer.credit, transfer.at)
     if not rows:
         return
-    connection.execute(_INSERT_ACCOUNTS, [{"name": name, "opened_at": at} for name, at in sorted(opened.items())])
-    made = connection.execute(_INSERT_TRANSFERS, rows)
-    moved = [
-        {"transfer_id": transfer_id, "account": account, "amount_micros": amount}
-        for transfer_id, debit, credit, amount_micros in made
-        for account, amount in ((debit, -amount_micros), (credit, amount_micros))
-    ]
-    if moved:
-        connection.execute(_INSERT_POSTINGS, moved)
+    _OPEN_ACCOUNTS(connection, sorted(opened.items()))
+    _TRANSFER(connection, rows)
+    connection.execute(_postings_of(list({row[0] for row in rows})))
+
+
+def _postings_of(task_ids: list[str]) -> Insert:
+    """Both sides of these tasks' transfers, in the order of the transfers; those that have their postings get no others."""
+    sides = union_all(
+        select(transfers.c.id, transfers.c.debit, -transfers.c.amount_micros).where(transfers.c.task_id.in_(task_ids)),
+        select(transfers.c.id, transfers.c.credit, transfers.c.amount_micros).where(transfers.c.task_id.in_(task_ids)),
+    ).subquery("sides")
+    posted = select(postings.c.id).where(postings.c.transfer_id == sides.c.id).exists()
+    columns = ("transfer_id", "account", "amount_micros")
+    return insert(postings).from_select(columns, select(sides).where(~posted).order_by(sides.c.id))
 
 
 def charge(connection: Connection, ended: Sequence[TaskRecord], platform_share: int) -> None:

@@ -82,6 +82,7 @@ postings = Table(
     Column("account", Text, ForeignKey("accounts.name"), nullable=False),
     # signed: what an account gives is negative; the balance of an account is the sum of its postings
     Column("amount_micros", BigInteger, CheckConstraint("amount_micros <> 0"), nullable=False),
+    UniqueConstraint("transfer_id", "account"),
     Index("postings_by_account", "account", "id"),
     sqlite_autoincrement=True,
 )

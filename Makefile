@@ -1,0 +1,32 @@
+# The commands of this project; each makes what it needs in .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: demo test check package clean
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed  ## Run the main job: broker, worker, router and three tasks
+	$(RUN) -m examples.demo
+
+test: $(VENV)/.installed  ## Pass the tests, on real servers
+	$(RUN) -m pytest
+
+check: $(VENV)/.installed  ## Format, lint, types, imports
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest -q tests/test_architecture.py
+
+package: $(VENV)/.installed  ## Build the wheel and try it with the base dependencies alone
+	rm -rf dist
+	$(RUN) -m build --outdir dist .
+	$(RUN) -m tests.acceptance.base_install dist
+
+clean:  ## Remove what the commands made
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .skillstream

@@ -1,0 +1,82 @@
+"""Starts processes of the product and waits for their words, each wait bounded."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+class Process:
+    """A `skillstream` command in a process of its own; its output is read as it comes."""
+
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
+        self.lines: list[str] = []
+        self._fresh: queue.Queue[str | None] = queue.Queue()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "skillstream", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def wait_for(self, words: str, timeout_s: float = 15.0) -> str:
+        """The next line that has these words in it; fails with all output where none comes in time."""
+        give_up = time.monotonic() + timeout_s
+        while True:
+            try:
+                line = self._fresh.get(timeout=max(0.0, give_up - time.monotonic()))
+            except queue.Empty:
+                line = None
+            if line is None:
+                raise AssertionError(f"no line with {words!r} within {timeout_s} s:\n" + "\n".join(self.lines))
+            if words in line:
+                return line
+
+    def send(self, signum: signal.Signals) -> None:
+        """Sends a signal."""
+        self._process.send_signal(signum)
+
+    def wait(self, timeout_s: float = 15.0) -> int:
+        """The exit code, once the process has ended."""
+        code = self._process.wait(timeout=timeout_s)
+        self._reader.join(timeout=5)
+        return code
+
+    def kill(self) -> None:
+        """Kills the process where it still runs, and closes its output; twice is safe."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._reader.join(timeout=5)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip())
+            self._fresh.put(line.rstrip())
+        self._fresh.put(None)
