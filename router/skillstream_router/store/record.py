@@ -45,10 +45,6 @@ class TaskRecord:
         """Reads a row of the table."""
         return cls(**{**row._mapping, "state": TaskState(row.state)})
 
-    def columns(self) -> dict[str, Any]:
-        """The values of the row, by column."""
-        return {name: getattr(self, name) for name in COLUMNS}
-
     def original_request(self) -> TaskRequest:
         """The request as it was submitted; without its message where that is not known any more."""
         if self.request is not None:
@@ -65,6 +61,3 @@ class TaskRecord:
         for name in ("data", "metadata", "usage"):
             shown[name] = None if shown[name] is None else json.loads(shown[name])
         return shown
-
-
-COLUMNS = tuple(TaskRecord.__dataclass_fields__)

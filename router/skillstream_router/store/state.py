@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Text, and_, bindparam, func, literal_column, or_, select, tuple_, update
 
-from skillstream_schemas.state import TRANSITIONS
+from skillstream_schemas.state import TRANSITIONS, TaskState
 
-from .dialect import insert
-from .record import COLUMNS, TaskRecord
+from .dialect import ManyRows, insert
+from .record import TaskRecord
 from .tables import tasks
 
+_COLUMNS = tuple(tasks.c.keys())
+_values = attrgetter(*_COLUMNS)
 _FIRST_KEPT = ("opened_at", "cancel_requested_at")
 
 
-def _upsert() -> Any:
+def _upsert() -> ManyRows:
     statement = insert(tasks)
     new = statement.excluded
-    changes: dict[Any, Any] = {name: new[name] for name in COLUMNS if name not in ("id", "submitted_at")}
+    changes: dict[Any, Any] = {name: new[name] for name in _COLUMNS if name not in ("id", "submitted_at")}
     changes |= {name: func.coalesce(tasks.c[name], new[name]) for name in _FIRST_KEPT}
-    return statement.on_conflict_do_update(
+    statement = statement.on_conflict_do_update(
         index_elements=[tasks.c.id], set_=changes, where=and_(_is_legal(new), _is_newer(new))
-    ).returning(tasks.c.id)
+    )
+    return ManyRows(statement.returning(tasks.c.id), _COLUMNS)
 
 
 def _is_legal(new: Any) -> ColumnElement[bool]:
     """The transition table as SQL: from a final state there is no way on."""
     steps = [
-        and_(tasks.c.state == old.value, or_(*(new.state == following.value for following in sorted(allowed))))
+        and_(tasks.c.state == _literal(old), new.state.in_([_literal(following) for following in sorted(allowed)]))
         for old, allowed in TRANSITIONS.items()
         if allowed
     ]
     return or_(*steps)
+
+
+def _literal(state: TaskState) -> ColumnElement[str]:
+    return literal_column(f"'{state.value}'", Text)
 
 
 def _is_newer(new: Any) -> ColumnElement[bool]:
@@ -46,7 +54,7 @@ def _is_newer(new: Any) -> ColumnElement[bool]:
 
 
 _UPSERT = _upsert()
-_INSERT_LOST = insert(tasks).on_conflict_do_nothing(index_elements=[tasks.c.id])
+_INSERT_LOST = ManyRows(insert(tasks).on_conflict_do_nothing(index_elements=[tasks.c.id]), _COLUMNS)
 _CANCEL = (
     update(tasks)
     .where(tasks.c.id == bindparam("task_id"), tasks.c.cancel_requested_at.is_(None), tasks.c.finished_at.is_(None))
@@ -58,7 +66,7 @@ def record_states(connection: Connection, records: Sequence[TaskRecord]) -> set[
     """Writes rows, sorted by id, one a task; returns the ids of those that this statement changed."""
     if not records:
         return set()
-    changed = set(connection.execute(_UPSERT, [record.columns() for record in records]).scalars())
+    changed = set(_UPSERT(connection, [_values(record) for record in records]))
     cancels = [
         {"task_id": record.id, "at": record.cancel_requested_at}
         for record in records
@@ -71,8 +79,7 @@ def record_states(connection: Connection, records: Sequence[TaskRecord]) -> set[
 
 def record_lost(connection: Connection, records: Sequence[TaskRecord]) -> None:
     """Writes rows of tasks that have no stream, unless they are known."""
-    if records:
-        connection.execute(_INSERT_LOST, [record.columns() for record in records])
+    _INSERT_LOST(connection, [_values(record) for record in records])
 
 
 def ended_among(connection: Connection, task_ids: Sequence[str]) -> set[str]:
