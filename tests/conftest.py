@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import redis
+
 from skillstream import Client
 from skillstream_schemas.settings import Settings
 
 from .support.leaks import check_no_leaks
 from .support.redis_server import RedisServer, binaries
 
-_PARAMS = list(binaries()) + ["fake"]
+_PARAMS = [*binaries(), "fake"]
 
 
 @pytest.fixture(scope="session", params=_PARAMS)

@@ -138,8 +138,15 @@ async def connect(settings: Settings, *, protocol: int = 2, on_push: OnPush | No
     """
     address = without_secret(settings.redis_url)
     made = _redis_connection(settings, protocol)
+    task = asyncio.current_task()
+    canceled_before = task.cancelling() if task is not None else 0
     try:
         await made.connect()
+        if task is not None and task.cancelling() > canceled_before:
+            raise asyncio.CancelledError  # redis-py's asyncio.wait_for swallows it on Python 3.11 where an answer is there
+    except asyncio.CancelledError:
+        await made.disconnect(nowait=True)  # redis-py leaves a socket open whose handshake was cut off
+        raise
     except (TimeoutError, redis.exceptions.RedisError, OSError) as error:
         raise BrokerUnavailable(f"{address}: {error}") from None
     # redis-py closes, and warns of, a connection that it still believes its own when collected

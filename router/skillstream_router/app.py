@@ -26,7 +26,7 @@ from .store import Store
 
 log = logging.getLogger(__name__)
 _PROJECTORS = 2
-_LAST_BATCH_S = 10.0
+_LAST_RINGS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Router:
     """Responsible for one router process; several may run on one broker and one database.
 
     Start order: the database, since nothing may be read that cannot be kept; the broker; projectors, reaper and
-    reconciler; the inbox last. Stop order: the inbox first, so that no new rings come; the projectors once the batch
-    under way is acknowledged (what is not comes to the next router); the other roles; the broker; the database last.
+    reconciler; the inbox last. Stop order: the inbox first, so that no new rings come; the projectors once all that
+    was read is acknowledged (what is not, comes to another router); the other roles; the broker; the database last.
 
     `name` is unique among the routers of a broker.
     """
@@ -117,9 +117,10 @@ class Router:
 
     async def _shut_down(self) -> None:
         await _end(self._reading)
-        last_batch = asyncio.ensure_future(self._rings.join())
-        await asyncio.wait([last_batch], timeout=_LAST_BATCH_S)
-        await _end([last_batch, *self._projecting])
+        self._broker.close_reader()  # the read under way would be given rings that nobody works off
+        last_rings = asyncio.ensure_future(self._work_off())
+        await asyncio.wait([last_rings], timeout=_LAST_RINGS_S)
+        await _end([last_rings, *self._projecting])
         await _end(self._watching)
         try:
             await self._broker.leave_groups()
@@ -127,6 +128,15 @@ class Router:
             log.warning("the name %s stays in the groups: %s", self.name, error)
         await self._broker.close()
         await self._store.close()
+
+    async def _work_off(self) -> None:
+        """Waits until all that was given to this router is acknowledged, also the batch that found no room in the queue."""
+        await self._rings.join()
+        try:
+            await self._inbox.hand_on_pending()
+        except (BrokerUnavailable, BrokerRefused) as error:
+            log.warning("rings may stay pending until another router takes them over: %s", error)
+        await self._rings.join()
 
     def _look(self, task_ids: Iterable[str]) -> None:
         self._reaper.look(task_ids)

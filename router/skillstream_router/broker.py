@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -14,18 +14,23 @@ from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from skillstream_schemas.event import FinalEvent
 from skillstream_schemas.ids import is_name
-from skillstream_schemas.request import HistoryMessage, TaskRequest
+from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
 
 from .projection import Ends, RawEntry, Ring
 from .scripts import CONTEXT, FORGET, LOST
 from .sighting import Sighting
+from .store import RecentMessages
+
+log = logging.getLogger(__name__)
 
 GROUP = "router"
 ROUTER = "router"
 """How the router signs the openings of tasks that it ends."""
 _FORGET_AFTER_MS = 3_600_000
 _ENDS_COMMANDS = 2
+_TRY_AGAIN = RETRY_KINDS - {"OOM"}
+"""A list is a copy: a broker that is full goes without it, so that acknowledging goes on and makes room."""
 
 
 class RouterBroker(Broker):
@@ -62,7 +67,10 @@ class RouterBroker(Broker):
         checked([reply for reply in replies if not _is_kind(reply, "BUSYGROUP")], "create groups")
 
     async def read_rings(self, count: int, block_s: float) -> list[Ring]:
-        """Waits for new rings, `count` an inbox at most, `block_s` seconds at most; a missing group is made again."""
+        """Waits for new rings, `count` an inbox at most, `block_s` seconds at most.
+
+        Raises BrokerRefused where a group is missing: FLUSHALL, or an inbox that was deleted.
+        """
         return await self._read(("COUNT", count, "BLOCK", int(block_s * 1000)), ">", block_s)
 
     async def read_own_pending(self, count: int) -> list[Ring]:
@@ -74,9 +82,6 @@ class RouterBroker(Broker):
         idle_ms = int(idle_s * 1000)
         commands = [("XAUTOCLAIM", inbox, GROUP, self.consumer, idle_ms, "0", "COUNT", count) for inbox in self._inboxes]
         replies = await self.pipeline.batch(commands, "take over")
-        if any(_is_kind(reply, "NOGROUP") for reply in replies):
-            await self.create_groups()
-            return []
         for inbox in self._inboxes:
             await self.pipeline.run(FORGET, [inbox], [GROUP, _FORGET_AFTER_MS, ""])
         found = enumerate(checked(replies, "take over"))
@@ -134,11 +139,22 @@ class RouterBroker(Broker):
         task_ids = (arq_keys.task_of_job(agent, member) for member in members)
         return int(following), [task_id for task_id in task_ids if task_id is not None]
 
-    async def write_context(self, context_id: str, version: int, messages: Sequence[HistoryMessage]) -> bool:
-        """Writes the recent messages of a conversation; False where a newer version stands there."""
-        keys = [self.keys.context_messages(context_id), self.keys.context_version(context_id)]
-        texts = [message.model_dump_json(exclude_none=True) for message in messages]
-        return bool(await self.pipeline.run(CONTEXT, keys, [version, self._context_ttl_ms, *texts]))
+    async def write_contexts(self, contexts: Sequence[RecentMessages]) -> None:
+        """Writes the recent messages of conversations, each unless a newer version stands there; logs what is refused."""
+        calls = [self._context_call(context) for context in contexts]
+        replies = await self.pipeline.batch([CONTEXT.evalsha(*call) for call in calls], "write contexts")
+        for context, call, reply in zip(contexts, calls, replies, strict=True):
+            if _is_kind(reply, "NOSCRIPT"):
+                await self.pipeline.run(CONTEXT, *call)
+            elif isinstance(reply, ReplyError):
+                if reply.kind in _TRY_AGAIN:
+                    raise BrokerUnavailable(f"write contexts: {reply}")
+                log.error("the recent messages of context %s are not written: %s", context.context_id, reply)
+
+    def _context_call(self, context: RecentMessages) -> tuple[list[str], list[Argument]]:
+        keys = [self.keys.context_messages(context.context_id), self.keys.context_version(context.context_id)]
+        texts = [message.model_dump_json(exclude_none=True) for message in context.messages]
+        return keys, [context.version, self._context_ttl_ms, *texts]
 
     async def expire_ended(self, task_ids: Iterable[str]) -> None:
         """Shortens the life of ended tasks' keys to `final_ttl_s` from the first call on."""
@@ -173,18 +189,10 @@ class RouterBroker(Broker):
         try:
             reply = await connection.call(*command, *([start] * len(self._inboxes)), timeout_s=timeout_s)
         except ReplyError as error:
-            # FLUSHALL, or an inbox that was deleted: the block is broken off or the next read finds no group
-            if error.kind in ("NOGROUP", "UNBLOCKED"):
-                await self.create_groups()
-                return []
             if error.kind in RETRY_KINDS:
                 self.close_reader()  # connect again: another server may be the primary now
                 raise BrokerUnavailable(f"read rings: {error}") from None
             raise BrokerRefused(f"read rings: {error}") from None
-        except asyncio.CancelledError:
-            # its answer would be taken for that of the next read
-            self.close_reader()
-            raise
         shards = {inbox.encode(): shard for shard, inbox in enumerate(self._inboxes)}
         return [_ring(shards[inbox], entry) for inbox, entries in reply or () for entry in entries]
 

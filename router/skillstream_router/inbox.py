@@ -56,10 +56,13 @@ class Inbox:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
-    async def _begin(self) -> None:
-        # what was given to this router in an answer that never came is pending under its name
-        await self._broker.create_groups()
+    async def hand_on_pending(self) -> None:
+        """Hands on what was given to this router and is not acknowledged: also what came in an answer that never arrived."""
         await self._hand_on(await self._broker.read_own_pending(self._count))
+
+    async def _begin(self) -> None:
+        await self._broker.create_groups()  # also after FLUSHALL
+        await self.hand_on_pending()
 
     async def _read(self) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry, SkillstreamError
 from skillstream_schemas.event import FinalEvent, StatusEvent, event_from_fields
@@ -19,8 +19,7 @@ _HEAD = ("type", "state", "v", "at")
 _MAX_MS = 10**15
 
 
-@dataclass(frozen=True, slots=True)
-class Ring:
+class Ring(NamedTuple):
     """An entry of an inbox: "look at this task". `id` and `at` (unix ms) are the entry's.
 
     `problem` says why it cannot be followed; it is acknowledged all the same. `agent` comes with kind `gone`.
@@ -35,8 +34,7 @@ class Ring:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RawEntry:
+class RawEntry(NamedTuple):
     """An entry as it stands on the broker; nothing of it was checked."""
 
     id: str
@@ -59,8 +57,7 @@ class RawEntry:
         return self.fields.get(b"type") == b"final"
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(NamedTuple):
     """The first and the last entry of a task's stream; `problem` where the broker refused to read it."""
 
     task_id: str
@@ -71,12 +68,10 @@ class Ends:
     @property
     def size_bytes(self) -> int:
         """What both entries hold."""
-        entries = (entry for entry in (self.first, self.top) if entry is not None)
-        return sum(len(value) for entry in entries for value in entry.fields.values())
+        return sum(sum(map(len, entry.fields.values())) for entry in (self.first, self.top) if entry is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """What the rings of one task say beside "look": when it was opened first and its cancellation asked for (unix ms)."""
 
     task_id: str
@@ -104,13 +99,18 @@ def fold(rings: Iterable[Ring]) -> dict[str, Notice]:
     for ring in rings:
         if ring.problem is not None:
             continue
-        known = notices.get(ring.task_id, Notice(ring.task_id))
-        notices[ring.task_id] = Notice(
-            ring.task_id,
-            opened_at=_earliest(known.opened_at, ring, "opened"),
-            cancel_requested_at=_earliest(known.cancel_requested_at, ring, "cancel"),
-            gone_agent=ring.agent if ring.kind == "gone" else known.gone_agent,
-        )
+        known = notices.get(ring.task_id)
+        if known is None:
+            known = notices[ring.task_id] = Notice(ring.task_id)
+        match ring.kind:
+            case "opened" if known.opened_at is None or ring.at < known.opened_at:
+                notices[ring.task_id] = known._replace(opened_at=ring.at)
+            case "cancel" if known.cancel_requested_at is None or ring.at < known.cancel_requested_at:
+                notices[ring.task_id] = known._replace(cancel_requested_at=ring.at)
+            case "gone":
+                notices[ring.task_id] = known._replace(gone_agent=ring.agent)
+            case _:
+                pass
     return dict(sorted(notices.items()))
 
 
@@ -193,9 +193,3 @@ def _attempt(entry: RawEntry) -> int:
 
 def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else 0
-
-
-def _earliest(known: int | None, ring: Ring, kind: str) -> int | None:
-    if ring.kind != kind:
-        return known
-    return ring.at if known is None else min(known, ring.at)

@@ -11,6 +11,7 @@ from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, Databas
 
 from .broker import RouterBroker
 from .clock import Clock
+from .portion import Portion
 from .projection import Ends, Notice, Projected, Ring, fold, lost, project
 from .settling import Ended, Settler
 from .store import Store, Turns
@@ -19,8 +20,6 @@ log = logging.getLogger(__name__)
 
 TASKS_AT_ONCE = 500
 """Tasks of one transaction at most."""
-_FETCH_BYTES = 8 * 1024 * 1024
-_CONTEXTS_AT_ONCE = 50
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
 
@@ -62,11 +61,12 @@ class Projector:
         self._rings = rings
         self._clock = clock
         self._look = look
-        self._fetch_at_once = 50  # until the first fetch shows how large the entries are
+        self._fetching = Portion(TASKS_AT_ONCE)
+        self._listing = Portion(TASKS_AT_ONCE)
         self.applied = 0
 
     def __repr__(self) -> str:
-        return f"<Projector tasks_applied={self.applied} fetches_at_once={self._fetch_at_once}>"
+        return f"<Projector tasks_applied={self.applied} fetching={self._fetching!r}>"
 
     async def run(self) -> None:
         """Applies batches until it is cancelled; what it had not acknowledged comes again."""
@@ -83,7 +83,7 @@ class Projector:
         """Applies tasks without a ring; raises BrokerUnavailable, BrokerRefused and DatabaseUnavailable."""
         waiting = [Notice(task_id) for task_id in sorted(set(task_ids))]
         while waiting:
-            batch = waiting[: self._fetch_at_once]
+            batch = waiting[: self._fetching.at_once]
             await self._apply(batch)
             del waiting[: len(batch)]
 
@@ -106,7 +106,7 @@ class Projector:
         await self._acknowledge(waiting, lambda ring: ring.problem is not None)
         notices = list(fold(waiting).values())
         while notices:
-            batch = notices[: self._fetch_at_once]
+            batch = notices[: self._fetching.at_once]
             streamless = await self._apply(batch)
             done = {notice.task_id for notice in batch}
             # behind the commit: only now the reaper finds rows of tasks that were lost
@@ -132,8 +132,7 @@ class Projector:
 
     async def _fetch(self, notices: Sequence[Notice]) -> _Seen:
         found = await self._broker.fetch([notice.task_id for notice in notices])
-        mean_bytes = sum(ends.size_bytes for ends in found) // max(len(found), 1)
-        self._fetch_at_once = max(1, min(TASKS_AT_ONCE, _FETCH_BYTES // max(mean_bytes, 1)))
+        self._fetching.learn(len(found), sum(ends.size_bytes for ends in found))
         seen = _Seen([], [])
         for notice, ends in zip(notices, found, strict=True):
             if ends.problem is not None:
@@ -170,11 +169,9 @@ class Projector:
         if not self._broker.settings.context_messages:
             return
         wanted = sorted(context_ids)
-        for start in range(0, len(wanted), _CONTEXTS_AT_ONCE):
-            recent = await self._store.recent_messages(wanted[start : start + _CONTEXTS_AT_ONCE])
-            writes = (self._broker.write_context(context.context_id, context.version, context.messages) for context in recent)
-            for result in await asyncio.gather(*writes, return_exceptions=True):
-                if isinstance(result, BrokerRefused):
-                    log.error("the recent messages of a context are not written: %s", result)
-                elif isinstance(result, BaseException):
-                    raise result
+        while wanted:
+            batch = wanted[: self._listing.at_once]
+            recent = await self._store.recent_messages(batch)
+            self._listing.learn(len(recent), sum(context.size_bytes for context in recent))
+            await self._broker.write_contexts(recent)
+            del wanted[: len(batch)]

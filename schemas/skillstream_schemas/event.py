@@ -33,7 +33,7 @@ class _Event(BaseModel):
     at: int = Field(ge=0)
 
     def _write(self, **fields: Any) -> dict[str, str]:
-        written = {"type": cast(str, getattr(self, "type"))}
+        written = {"type": cast(Any, self).type}
         written.update((name, _text(value)) for name, value in fields.items() if value is not None)
         written["at"] = str(self.at)
         return written
@@ -65,16 +65,15 @@ class StatusEvent(_Event):
         if sum(shape is not None for shape in shapes) != 1:
             raise ValueError("a status is a submission, an opening, a hand-back or a text, and only one of them")
         written = {name for name, value in self if value is not None} - {"type", "id", "at"}
+        state: TaskState | None = None
         if self.request is not None:
             needed, allowed, state = {"state"}, {"request"}, TaskState.SUBMITTED
         elif self.worker is not None:
             needed, allowed, state = {"state", "claim", "strikes"}, {"worker", "resume_from"}, TaskState.WORKING
         elif self.text is not None:
-            # a progress report says `working`, or leaves its state out
-            needed, allowed = set(), {"state", "text", "progress", "metadata"}
-            state = None if self.state is None else TaskState.WORKING
+            needed, allowed, state = {"state"}, {"text", "progress", "metadata"}, TaskState.WORKING
         else:
-            needed, allowed, state = set(), {"handed_back"}, None
+            needed, allowed = set(), {"handed_back"}
         if missing := needed - written:
             raise ValueError(f"{', '.join(sorted(missing))} missing")
         if surplus := written - needed - allowed:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ..support.redis_server import RedisServer, valkey_binary
+from tests.support.redis_server import RedisServer, valkey_binary
 
 _REDIS_VERSIONS = ("redis>=5,<6", "redis>=8,<9")
 _ABSENT = ("arq", "hiredis", "typer", "rich", "sqlalchemy")

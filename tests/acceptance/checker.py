@@ -14,6 +14,7 @@ import sys
 from binascii import crc32
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import redis
@@ -68,7 +69,7 @@ def _check_stream(task_id: str, entries: list[Entry], report: Report) -> None:
         return
     report.expect(finals[0] == len(entries) - 1, f"{task_id}: something follows the final")
     report.expect(entries[0][0] == (0, 1), f"{task_id}: begins with {entries[0][0]}")
-    for (before, _), (after, _) in zip(entries, entries[1:], strict=False):
+    for (before, _), (after, _) in pairwise(entries):
         dense = after == (before[0], before[1] + 1) or (after[0] > before[0] and after[1] == 1)
         report.expect(dense, f"{task_id}: {after} after {before}")
     final = entries[-1][1]

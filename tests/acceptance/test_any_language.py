@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-import subprocess
 import time
 from binascii import crc32
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 import redis
+
 from skillstream import Client
 from skillstream_schemas.card import AgentCard, SkillCard
 from skillstream_schemas.settings import Settings
@@ -86,7 +87,8 @@ async def test_a_submission_by_redis_cli_runs_on_our_worker(settings: Settings, 
             ],
         ]
         for step in steps:
-            subprocess.run([*cli, *step], check=True, capture_output=True, timeout=10)
+            done = await asyncio.create_subprocess_exec(*cli, *step, stdout=asyncio.subprocess.DEVNULL)
+            assert await asyncio.wait_for(done.wait(), 10) == 0
         final = await client.task("from-shell").result(5)
     assert final.text == "HELLO SHELL"
 
@@ -111,9 +113,8 @@ async def test_a_worker_by_scripts_runs_a_task_of_our_client(settings: Settings,
         assert opened[:3] == ["opened", 1, 1]
         for seq, text in ((2, "H"), (3, "I")):
             now_ms = int(time.time() * 1000)
-            added = outside.execute_command(
-                "XADD", names.events, "NOMKSTREAM", f"1-{seq}", "type", "chunk", "text", text, "at", now_ms
-            )
+            chunk: dict[Any, Any] = {"type": "chunk", "text": text, "at": now_ms}
+            added = outside.xadd(names.events, chunk, id=f"1-{seq}", nomkstream=True)
             assert added == f"1-{seq}"
         final = [
             "type",

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 import redis
 
-from ..support.processes import ROOT, Process
-from ..support.redis_server import RedisServer, valkey_binary
-from .checker import check
+from tests.acceptance.checker import check
+from tests.support.processes import ROOT, Process
+from tests.support.redis_server import RedisServer, valkey_binary
 
 TASKS = 1000
 _ALL_S = 120.0
@@ -68,10 +69,11 @@ def _submit(url: str, folder: Path) -> list[str]:
 
 def _wait_until_routed(broker: redis.Redis, task_ids: list[str]) -> None:
     """Waits until the router has read every ring and no job is left."""
+    rings = jobs = 0
     give_up = time.monotonic() + _ALL_S
     while time.monotonic() < give_up:
-        rings = sum(broker.xlen(key) for key in broker.scan_iter("skillstream:inbox:*"))
-        jobs = sum(broker.zcard(key) for key in broker.scan_iter("arq:queue:*"))
+        rings = sum(int(cast(int, broker.xlen(key))) for key in broker.scan_iter("skillstream:inbox:*"))
+        jobs = sum(int(cast(int, broker.zcard(key))) for key in broker.scan_iter("arq:queue:*"))
         if rings == 0 and jobs == 0:
             return
         time.sleep(0.05)

@@ -24,5 +24,5 @@ async def collected(source: AsyncIterable[T]) -> list[T]:
 async def until(condition: Callable[[], bool]) -> None:
     """Comes back once a condition holds that only other tasks of this loop, or a server, can bring about."""
     async with asyncio.timeout(BOUND_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what it waits for may be in another process
             await asyncio.sleep(0.005)

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
+
 from skillstream.broker import Broker
 from skillstream_schemas.settings import Settings
+from tests.support.redis_server import RedisServer, valkey_binary
 
-from ..support.redis_server import RedisServer, valkey_binary
+from .busy import OPTIONS as BUSY_OPTIONS
 from .hand_worker import HandWorker
 
 
@@ -28,6 +30,13 @@ async def broker(settings: Settings) -> AsyncIterator[Broker]:
     opened = await Broker(settings).open()
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def busy_server() -> Iterator[RedisServer]:
+    """A server of this test alone, that `keep_busy` makes refuse others."""
+    with RedisServer(valkey_binary(), *BUSY_OPTIONS) as server:
+        yield server
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import redis
+
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.card import AgentCard, SkillCard
 from skillstream_schemas.request import OnRetry

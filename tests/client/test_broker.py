@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import redis
+
 from skillstream.broker import Broker
-from skillstream_schemas import keys as arq_keys
-from skillstream_schemas.errors import BrokerRefused, MalformedEntry, NotReplicated
+from skillstream_schemas.errors import BrokerRefused, MalformedEntry, ShardsMismatch
 from skillstream_schemas.ids import START, EventId
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
@@ -40,7 +40,9 @@ async def test_the_ends_of_a_stream(broker: Broker, hand: HandWorker) -> None:
 
 
 @pytest.mark.guarantee("G13")
-async def test_bytes_that_are_not_utf8_are_refused_by_place(broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings) -> None:
+async def test_bytes_that_are_not_utf8_are_refused_by_place(
+    broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings
+) -> None:
     hand.submit("t1")
     key = settings.keys.events("t1")
     outside.xadd(key, {"type": "chunk", "text": b"\xff\xfe", "at": "1"}, id="1-1")
@@ -49,7 +51,9 @@ async def test_bytes_that_are_not_utf8_are_refused_by_place(broker: Broker, hand
 
 
 @pytest.mark.guarantee("G13")
-async def test_an_id_that_no_event_has_is_refused(broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings) -> None:
+async def test_an_id_that_no_event_has_is_refused(
+    broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings
+) -> None:
     hand.submit("t1")
     outside.xadd(settings.keys.events("t1"), {"type": "chunk"}, id="18446744073709551615-1")
     with pytest.raises(MalformedEntry, match="18446744073709551615-1"):
@@ -60,17 +64,17 @@ async def test_an_id_that_no_event_has_is_refused(broker: Broker, hand: HandWork
 async def test_a_key_of_another_type_is_refused(broker: Broker, outside: redis.Redis, settings: Settings) -> None:
     outside.set(settings.keys.events("t1"), "no stream", ex=60)
     request = TaskRequest(agent=AGENT, skill="say", message="x")
-    with pytest.raises(BrokerRefused, match="submit: WRONGTYPE"):
+    with pytest.raises(BrokerRefused, match=r"submit: .*WRONGTYPE"):
         await soon(broker.submit("t1", request))
-    with pytest.raises(BrokerRefused, match="XRANGE: WRONGTYPE"):
+    with pytest.raises(BrokerRefused, match=r"XRANGE: .*WRONGTYPE"):
         await soon(broker.read("t1", START))
-    with pytest.raises(BrokerRefused, match="read ends: WRONGTYPE"):
+    with pytest.raises(BrokerRefused, match=r"read ends: .*WRONGTYPE"):
         await soon(broker.ends("t1"))
 
 
 async def test_a_broker_that_refuses_at_the_start_leaves_no_connection(outside: redis.Redis, settings: Settings) -> None:
     outside.rpush(settings.keys.shards, "not a number")
-    with pytest.raises(BrokerRefused, match="check shards: WRONGTYPE"):
+    with pytest.raises(BrokerRefused, match=r"check shards: .*WRONGTYPE"):
         await soon(Broker(settings).open())
 
 
@@ -91,7 +95,9 @@ async def test_depths_tell_claimable_jobs_from_leased_and_delayed_ones(broker: B
     assert await soon(broker.queue_depths(AGENT)) == (2, 1)
 
 
-async def test_messages_of_a_context_that_cannot_be_read_are_left_out(broker: Broker, outside: redis.Redis, settings: Settings) -> None:
+async def test_messages_of_a_context_that_cannot_be_read_are_left_out(
+    broker: Broker, outside: redis.Redis, settings: Settings
+) -> None:
     key = settings.keys.context_messages("c")
     outside.rpush(key, '{"role":"user","text":"hi"}', "{", '{"role":"agent","text":"hello","task_id":"t1"}')
     outside.expire(key, 60)
@@ -100,12 +106,14 @@ async def test_messages_of_a_context_that_cannot_be_read_are_left_out(broker: Br
     assert await soon(broker.context_messages("nowhere")) == []
 
 
-async def test_without_replica_nothing_is_confirmed(broker: Broker, server_url: str, request: pytest.FixtureRequest) -> None:
-    if "fake" in request.node.callspec.params.values():
-        pytest.skip("fakeredis has no WAIT")
-    with pytest.raises(NotReplicated):
-        await soon(broker.confirm_replicated())
+class TestShards:
+    async def test_the_number_is_fixed_at_first_start(self, broker: Broker, outside: redis.Redis, settings: Settings) -> None:
+        assert outside.get("skillstream:shards") == "4"
+        with pytest.raises(ShardsMismatch, match="4 shards, this process 8"):
+            await soon(Broker(settings.changed(shards=8)).open())
+        assert outside.get("skillstream:shards") == "4"
 
-
-def test_arq_keys_are_not_the_prefixs() -> None:
-    assert arq_keys.queue(AGENT).startswith("arq:")
+    async def test_the_same_number_opens_again(self, broker: Broker, settings: Settings) -> None:
+        again = await soon(Broker(settings).open())
+        await again.close()
+        await again.close()

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 from skillstream.connection import Connection, connect
 from skillstream.resp import Reply, ReplyError
 from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import Settings
+from tests.conftest import make_settings
+from tests.support.redis_server import RedisServer, free_port
 
-from ..conftest import make_settings
-from ..support.redis_server import RedisServer, free_port
 from .bounds import soon
 
 

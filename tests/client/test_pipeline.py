@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import redis
+
 from skillstream.broker import Broker
 from skillstream.pipeline import Pipeline
 from skillstream.resp import Reply, ReplyError, pack
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from skillstream_schemas.limits import KIB, Limits
 from skillstream_schemas.settings import Settings
+from tests.conftest import make_settings
+from tests.support.redis_server import RedisServer, free_port
 
-from ..conftest import make_settings
-from ..support.redis_server import RedisServer, free_port, valkey_binary
-from .bounds import BOUND_S, soon, until
+from .bounds import soon, until
+from .busy import keep_busy
 
 
 @asynccontextmanager
@@ -142,7 +143,6 @@ async def test_a_batch_keeps_errors_in_their_places(pipeline: Pipeline) -> None:
     assert await pipeline.batch([], "none") == []
 
 
-@pytest.mark.guarantee("G8")
 async def test_scripts_are_brought_along_after_a_flush(broker: Broker, outside: redis.Redis) -> None:
     outside.script_flush()
     assert await soon(broker.request_cancel("nowhere", "")) is None
@@ -230,41 +230,9 @@ def refused(outside: redis.Redis, kind: str) -> bool:
     return kind in info
 
 
-@pytest.fixture
-def busy_server() -> Any:
-    with RedisServer(valkey_binary(), "--busy-reply-threshold", "10") as server:
-        yield server
-
-
 async def test_a_busy_broker_is_waited_for(busy_server: RedisServer) -> None:
     async with opened(make_settings(busy_server.url, patience_s=20)) as pipeline:
         done = keep_busy(busy_server)
         call = asyncio.create_task(pipeline.call("ECHO", "after the script"))
         await asyncio.to_thread(done)
         assert await soon(call) == b"after the script"
-
-
-def keep_busy(server: RedisServer) -> Callable[[], None]:
-    """Runs an endless script; returns what ends it, once the server has refused others because of it."""
-
-    def run() -> None:
-        with server.client() as blocked, pytest.raises(redis.exceptions.RedisError):
-            blocked.eval("while true do end", 0)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    give_up = time.monotonic() + BOUND_S
-    with server.client() as outside:
-        while time.monotonic() < give_up:
-            try:
-                outside.ping()
-            except redis.exceptions.ResponseError as error:
-                assert "BUSY" in str(error)
-                break
-
-    def end() -> None:
-        with server.client() as outside:
-            outside.execute_command("SCRIPT KILL")
-        thread.join(BOUND_S)
-
-    return end

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import hiredis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from skillstream.resp import PUSH_TYPES, Argument, PythonParser, ReplyError, new_parser, pack
 
 lines = st.binary(max_size=20).filter(lambda line: b"\r" not in line and b"\n" not in line)
@@ -58,10 +60,9 @@ def plain(value: Any) -> Any:
     """A value that compares by content: errors and pushes as tagged tuples, numbers with their types."""
     if isinstance(value, ReplyError):
         return ("error", str(value), value.kind)
-    if isinstance(value, PUSH_TYPES):
-        return ("push", [plain(item) for item in value])
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        items = [plain(item) for item in value]
+        return ("push", items) if isinstance(value, PUSH_TYPES) else items
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return (type(value).__name__, value)
@@ -69,7 +70,7 @@ def plain(value: Any) -> Any:
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(edges)]
 
 
 def hiredis_parser() -> Any:
@@ -97,9 +98,13 @@ def test_the_parser_of_a_connection_is_hiredis_where_it_is_installed() -> None:
     assert isinstance(new_parser(), hiredis.Reader)
 
 
-@given(st.lists(st.binary(max_size=50) | st.text(st.characters(codec="utf-8"), max_size=50) | st.integers() | st.floats(), min_size=1))
+@given(
+    st.lists(
+        st.binary(max_size=50) | st.text(st.characters(codec="utf-8"), max_size=50) | st.integers() | st.floats(), min_size=1
+    )
+)
 def test_commands_are_packed_as_hiredis_packs_them(arguments: list[Argument]) -> None:
-    assert pack(arguments) == hiredis.pack_command(tuple(arguments))
+    assert pack(arguments) == hiredis.pack_command(tuple(arguments))  # type: ignore[arg-type]
 
 
 GARBAGE = [

@@ -1,4 +1,4 @@
-"""The scripts of submit, enqueue, cancel, close and settle, seen from outside through redis-py."""
+"""The scripts of submit, enqueue, cancel and settle, seen from outside through redis-py."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import redis
 from arq.jobs import deserialize_job_raw
-from skillstream.broker import Broker, CancelRecorded, Ending, Settlement
+
+from skillstream.broker import Broker, CancelRecorded, Settlement
 from skillstream_schemas import keys as arq_keys
-from skillstream_schemas.errors import ShardsMismatch, StreamLost
 from skillstream_schemas.event import FinalEvent, event_from_fields
-from skillstream_schemas.ids import START, EventId
+from skillstream_schemas.ids import EventId
 from skillstream_schemas.job import read_job, unpack
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
@@ -20,6 +20,7 @@ from skillstream_schemas.state import TaskState
 
 from .bounds import soon
 from .hand_worker import AGENT, HandWorker
+from .reading import near, server_ms
 
 REQUEST = TaskRequest(agent=AGENT, skill="say", message="grüß {dich}\n", metadata={"n": 1})
 MEMBER = arq_keys.job_id(AGENT, "t1")
@@ -27,15 +28,6 @@ DAY_MS = 86_400_000
 WEEK_MS = 7 * DAY_MS
 
 pytestmark = pytest.mark.fake
-
-
-def near(ttl_ms: int, expected_ms: int) -> bool:
-    return expected_ms - 60_000 < ttl_ms <= expected_ms
-
-
-def server_ms(outside: redis.Redis) -> float:
-    seconds, micros = outside.time()  # type: ignore[misc]
-    return float(seconds) * 1000 + float(micros) / 1000
 
 
 def raw_job(outside: redis.Redis, member: str = MEMBER) -> bytes:
@@ -51,7 +43,9 @@ def raw_job(outside: redis.Redis, member: str = MEMBER) -> bytes:
 
 
 class TestSubmit:
-    async def test_a_new_task_stands_on_its_stream_and_rings(self, broker: Broker, hand: HandWorker, outside: redis.Redis) -> None:
+    async def test_a_new_task_stands_on_its_stream_and_rings(
+        self, broker: Broker, hand: HandWorker, outside: redis.Redis
+    ) -> None:
         before_ms = server_ms(outside)
         submitted = await soon(broker.submit("t1", REQUEST))
         assert (submitted.is_new, submitted.request, submitted.ended) == (True, REQUEST, False)
@@ -91,7 +85,8 @@ class TestEnqueue:
         await soon(broker.enqueue(AGENT, "t1"))
         data = raw_job(outside)
         function, args, kwargs, job_try, enqueued_ms = deserialize_job_raw(data, deserializer=unpack)
-        assert (function, list(args), kwargs, job_try) == ("run_skill", [], {}, None)
+        assert (function, list(args), kwargs) == ("run_skill", [], {})
+        assert str(job_try) == "None"  # arq types it as an int
         assert before_ms - 1 <= enqueued_ms <= server_ms(outside)
         assert read_job(data).enqueued_ms == enqueued_ms
         assert hand.queued() == {MEMBER: enqueued_ms}
@@ -111,7 +106,7 @@ class TestEnqueue:
         outside.zadd(arq_keys.queue(AGENT), {MEMBER: lease_end})
         outside.set(arq_keys.in_progress(MEMBER), "w1:1", px=15_000)
         await soon(broker.enqueue(AGENT, "t1"))
-        assert hand.queued() == {MEMBER: pytest.approx(lease_end)}
+        assert hand.queued() == {MEMBER: pytest.approx(lease_end, abs=1)}
         assert outside.get(arq_keys.in_progress(MEMBER)) == "w1:1"
         assert raw_job(outside) == job
 
@@ -143,7 +138,7 @@ class TestCancel:
         hand.submit("t1")
         hand.open("t1")
         hand.say("t1", "a")
-        with outside.pubsub() as heard:
+        with outside.pubsub() as heard:  # type: ignore[no-untyped-call]
             heard.subscribe(settings.keys.control)
             heard.get_message(timeout=5)
             assert await soon(broker.request_cancel("t1", "why")) == CancelRecorded(EventId(1, 2), AGENT)
@@ -151,7 +146,9 @@ class TestCancel:
         assert message is not None
         assert message["data"] == "t1"
 
-    async def test_an_ended_task_keeps_its_final(self, broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings) -> None:
+    async def test_an_ended_task_keeps_its_final(
+        self, broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings
+    ) -> None:
         hand.submit("t1")
         hand.run("t1", "done")
         final = await soon(broker.request_cancel("t1", "why"))
@@ -159,92 +156,6 @@ class TestCancel:
         assert (final.state, final.text, str(final.id)) == (TaskState.COMPLETED, "done", "1-3")
         assert outside.exists(settings.keys.cancel("t1")) == 0
         assert "cancel" not in hand.rings("t1")
-
-
-def ending(seen: str, keep: int | None, text: str = "", **changes: Any) -> Ending:
-    values = {"state": TaskState.FAILED, "error": "expired", "reason": "too late", "metadata": {"agentId": AGENT}, "chunks": 0}
-    final = FinalEvent(id=START, at=0, text=text, **(values | changes))
-    return Ending(final, EventId.parse(seen), keep)
-
-
-class TestClose:
-    async def test_a_queued_task_gets_an_opening_and_a_final_at_once(
-        self, broker: Broker, hand: HandWorker, outside: redis.Redis
-    ) -> None:
-        hand.submit("t1")
-        before_ms = server_ms(outside)
-        final = await soon(broker.close_task("t1", ending("0-1", None), "reaper"))
-        assert final is not None
-        [_, (opening_id, opening), (final_id, fields)] = hand.entries("t1")
-        assert (opening_id, final_id) == ("1-1", "1-2")
-        assert (opening["worker"], opening["strikes"], "resume_from" in opening) == ("reaper", "0", False)
-        assert int(opening["claim"]) // 1000 == int(opening["at"]) == int(fields["at"]) == final.at
-        assert before_ms - 1 <= final.at <= server_ms(outside)
-        assert event_from_fields(EventId(1, 1), opening)
-        assert event_from_fields(EventId(1, 2), fields) == final
-        assert (final.state, final.error, final.reason) == (TaskState.FAILED, "expired", "too late")
-        assert hand.rings("t1") == ["final"]
-
-    async def test_a_running_task_keeps_text_and_strikes(self, broker: Broker, hand: HandWorker) -> None:
-        hand.submit("t1")
-        hand.open("t1", strikes=2)
-        hand.say("t1", "Zürich ", "😀")
-        final = await soon(broker.close_task("t1", ending("1-3", 8, "Zürich 😀"), "reaper"))
-        assert final is not None
-        (opening_id, opening), (final_id, fields) = hand.entries("t1")[-2:]
-        assert (opening_id, opening["resume_from"], opening["strikes"]) == ("2-1", "8", "2")
-        assert (final_id, fields["text"]) == ("2-2", "Zürich 😀")
-
-    async def test_a_task_that_said_more_in_the_same_attempt_is_closed_with_what_was_read(
-        self, broker: Broker, hand: HandWorker
-    ) -> None:
-        hand.submit("t1")
-        hand.open("t1")
-        hand.say("t1", "a", "b")
-        assert await soon(broker.close_task("t1", ending("1-2", 1, "a"), "reaper")) is not None
-        assert [entry_id for entry_id, _ in hand.entries("t1")][-2:] == ["2-1", "2-2"]
-
-    @pytest.mark.parametrize("seen", ["0-1", "1-3", "2-1"])
-    async def test_a_stream_that_went_on_or_back_is_read_again(self, broker: Broker, hand: HandWorker, seen: str) -> None:
-        hand.submit("t1")
-        hand.open("t1")
-        hand.say("t1", "a")
-        before = hand.entries("t1")
-        assert await soon(broker.close_task("t1", ending(seen, 0), "reaper")) is None
-        assert hand.entries("t1") == before
-
-    @pytest.mark.guarantee("G2")
-    async def test_nothing_follows_a_final(self, broker: Broker, hand: HandWorker) -> None:
-        hand.submit("t1")
-        hand.run("t1", "done")
-        before = hand.entries("t1")
-        for seen in ("0-1", "1-2", "1-3", "2-1"):
-            final = await soon(broker.close_task("t1", ending(seen, 0), "reaper"))
-            assert final is not None
-            assert (final.state, final.text) == (TaskState.COMPLETED, "done")
-        assert hand.entries("t1") == before
-        assert hand.rings("t1") == []
-
-    @pytest.mark.guarantee("G2")
-    async def test_of_many_closers_one_closes(self, broker: Broker, hand: HandWorker) -> None:
-        hand.submit("t1")
-        finals = await soon(asyncio.gather(*(broker.close_task("t1", ending("0-1", None, reason=f"{n}"), "reaper") for n in range(20))))
-        assert len({final.reason for final in finals if final is not None}) == 1
-        assert len(finals) == 20
-        assert [entry_id for entry_id, _ in hand.entries("t1")] == ["0-1", "1-1", "1-2"]
-
-    @pytest.mark.guarantee("G4")
-    async def test_an_older_worker_adds_nothing_behind_a_close(self, broker: Broker, hand: HandWorker) -> None:
-        hand.submit("t1")
-        hand.open("t1")
-        await soon(broker.close_task("t1", ending("1-1", 0), "reaper"))
-        with pytest.raises(redis.exceptions.ResponseError, match="equal or smaller"):
-            hand.say("t1", "late")
-
-    async def test_a_task_without_stream(self, broker: Broker, outside: redis.Redis) -> None:
-        with pytest.raises(StreamLost):
-            await soon(broker.close_task("t1", ending("0-1", None), "reaper"))
-        assert not [key for key in outside.scan_iter() if ":task:" in key]
 
 
 class TestSettle:
@@ -283,32 +194,3 @@ class TestExpiry:
         for key in (settings.keys.events("t1"), settings.keys.cancel("t1"), arq_keys.job(MEMBER)):
             assert near(int(str(outside.pttl(key))), WEEK_MS + delay_ms), key
         assert near(int(str(outside.pttl("skillstream:wake:{echo}"))), 3_600_000)
-
-    @pytest.mark.guarantee("G15")
-    async def test_a_close_gives_the_stream_its_time_again(
-        self, broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings
-    ) -> None:
-        hand.submit("t1")
-        await soon(broker.close_task("t1", ending("0-1", None), "reaper"))
-        assert near(int(str(outside.pttl(settings.keys.events("t1")))), WEEK_MS)
-
-    async def test_a_close_never_shortens_the_streams_time(
-        self, broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings
-    ) -> None:
-        hand.submit("t1")
-        outside.pexpire(settings.keys.events("t1"), WEEK_MS + DAY_MS)
-        await soon(broker.close_task("t1", ending("0-1", None), "reaper"))
-        assert near(int(str(outside.pttl(settings.keys.events("t1")))), WEEK_MS + DAY_MS)
-
-
-class TestShards:
-    async def test_the_number_is_fixed_at_first_start(self, broker: Broker, outside: redis.Redis, settings: Settings) -> None:
-        assert outside.get("skillstream:shards") == "4"
-        with pytest.raises(ShardsMismatch, match="4 shards, this process 8"):
-            await soon(Broker(settings.changed(shards=8)).open())
-        assert outside.get("skillstream:shards") == "4"
-
-    async def test_the_same_number_opens_again(self, broker: Broker, settings: Settings) -> None:
-        again = await soon(Broker(settings).open())
-        await again.close()
-        await again.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from skillstream.transcript import Transcript
 from skillstream_schemas.errors import StreamGap
 from skillstream_schemas.event import ChunkEvent, FinalEvent, HandedBack, ResetEvent, StatusEvent
@@ -22,7 +23,13 @@ def submission() -> StatusEvent:
 
 def opening(attempt: int, resume_from: int | None = None) -> StatusEvent:
     return StatusEvent(
-        id=EventId(attempt, 1), at=1, state=TaskState.WORKING, worker=f"w{attempt}", claim=attempt, strikes=1, resume_from=resume_from
+        id=EventId(attempt, 1),
+        at=1,
+        state=TaskState.WORKING,
+        worker=f"w{attempt}",
+        claim=attempt,
+        strikes=1,
+        resume_from=resume_from,
     )
 
 

@@ -6,6 +6,7 @@ import string
 from typing import Any
 
 from hypothesis import strategies as st
+
 from skillstream_schemas.event import ChunkEvent, FinalEvent, HandedBack, StatusEvent
 from skillstream_schemas.ids import SUBMISSION, EventId
 from skillstream_schemas.money import MAX_MICROS
@@ -58,9 +59,7 @@ requests = st.builds(
     data=json_values,
 )
 
-submissions = st.builds(
-    StatusEvent, id=st.just(SUBMISSION), at=numbers, state=st.just(TaskState.SUBMITTED), request=requests
-)
+submissions = st.builds(StatusEvent, id=st.just(SUBMISSION), at=numbers, state=st.just(TaskState.SUBMITTED), request=requests)
 openings = st.builds(
     StatusEvent,
     id=st.builds(EventId, st.integers(1, 10**6), st.just(1)),
@@ -77,7 +76,7 @@ progresses = st.builds(
     StatusEvent,
     id=later_ids,
     at=numbers,
-    state=maybe(st.just(TaskState.WORKING)),
+    state=st.just(TaskState.WORKING),
     text=texts,
     progress=maybe(st.floats(0, 1)),
     metadata=maybe(json_objects),

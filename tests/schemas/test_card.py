@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from skillstream_schemas.card import AgentCard, SkillCard
 from skillstream_schemas.errors import MalformedEntry
 from skillstream_schemas.request import OnRetry
@@ -21,7 +22,9 @@ def test_a_card_reads_back_what_it_writes() -> None:
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
-    assert AgentCard.from_json('{"name":"a","queue":"q","skills":[{"name":"s","new":1}],"newer":true}').skill("s") == SkillCard(name="s")
+    assert AgentCard.from_json('{"name":"a","queue":"q","skills":[{"name":"s","new":1}],"newer":true}').skill("s") == SkillCard(
+        name="s"
+    )
 
 
 def test_a_skill_is_found_by_name() -> None:
@@ -31,7 +34,9 @@ def test_a_skill_is_found_by_name() -> None:
     assert CARD.skill("other") is None
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "{", '{"name":"a"}', b"\xff", '{"name":"a","queue":"q","skills":[{}]}', "[" * 5000])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "{", '{"name":"a"}', b"\xff", '{"name":"a","queue":"q","skills":[{}]}', "[" * 5000]
+)
 def test_what_is_no_card_is_malformed(text: str | bytes) -> None:
     with pytest.raises(MalformedEntry, match="agent card"):
         AgentCard.from_json(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+
 from skillstream_schemas import errors
 from skillstream_schemas.errors import FailureCode, SkillstreamError, StreamGap, TextReset
 
@@ -15,7 +16,8 @@ OWN_CONSTRUCTOR: dict[type[SkillstreamError], SkillstreamError] = {
 }
 
 STABLE = {
-    "skillstream_error", "invalid_request", "invalid_name", "message_too_large", "invalid_settings", "missing_extra", "unknown_agent",
+    "skillstream_error", "invalid_request", "invalid_name", "message_too_large", "invalid_settings", "missing_extra",
+    "unknown_agent",
     "unknown_skill", "unknown_task", "task_id_taken", "invalid_transition", "malformed_entry", "malformed_job", "event_too_large",
     "output_too_large", "stream_gap", "stream_lost", "text_reset", "result_timeout", "broker_unavailable", "broker_refused",
     "not_replicated", "shards_mismatch",
@@ -61,6 +63,7 @@ def test_a_subclass_without_docstring_has_a_message_all_the_same() -> None:
 
 def test_failure_codes_of_tasks_are_stable() -> None:
     assert {str(code) for code in FailureCode} >= {
-        "skill_error", "timeout", "deadline_exceeded", "attempts_exhausted", "interrupted", "unstartable", "expired", "stream_lost",
+        "skill_error", "timeout", "deadline_exceeded", "attempts_exhausted", "interrupted", "unstartable", "expired",
+        "stream_lost",
         "unknown_skill", "malformed_job", "malformed_request", "message_too_large", "event_too_large", "output_too_large",
     }  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+
 from skillstream_schemas.errors import MalformedEntry
 from skillstream_schemas.event import ChunkEvent, FinalEvent, HandedBack, StatusEvent, event_from_fields
 from skillstream_schemas.ids import SUBMISSION, EventId
@@ -77,17 +78,18 @@ def refused(event_id: EventId, fields: dict[str, str]) -> str:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_unknown_field_is_refused_by_name(shape: str) -> None:
     event_id, fields = SHAPES[shape]
-    assert event_from_fields(event_id, fields)
+    assert event_from_fields(event_id, fields).id == event_id
     assert "surprise" in refused(event_id, {**fields, "surprise": "1"})
 
 
-SHAPED_BY = [("text chunk", "text"), ("data chunk", "mode"), ("hand-back", "handed_back"), ("opening", "worker"), ("progress", "text")]
-MISSING = [
-    (shape, name)
-    for shape, (_, fields) in SHAPES.items()
-    for name in fields
-    if (shape, name) not in {*SHAPED_BY, ("progress", "state")}
+SHAPED_BY = [
+    ("text chunk", "text"),
+    ("data chunk", "mode"),
+    ("hand-back", "handed_back"),
+    ("opening", "worker"),
+    ("progress", "text"),
 ]
+MISSING = [(shape, name) for shape, (_, fields) in SHAPES.items() for name in fields if (shape, name) not in SHAPED_BY]
 
 
 @pytest.mark.parametrize(("shape", "name"), MISSING)
@@ -167,11 +169,6 @@ def test_a_status_of_a_worker_says_working(shape: str, state: str) -> None:
     assert state in refused(event_id, {**fields, "state": state})
 
 
-def test_a_progress_report_may_leave_its_state_out() -> None:
-    event = event_from_fields(HERE, {name: value for name, value in PROGRESS.items() if name != "state"})
-    assert (event.type, event.text) == ("status", "busy")
-
-
 @pytest.mark.parametrize("other", ["progress", "hand-back"])
 def test_a_status_has_one_shape(other: str) -> None:
     refused(HERE, {**OPENING, **SHAPES[other][1]})
@@ -206,13 +203,14 @@ def test_hostile_fields_only_ever_raise_malformed_entry(fields: dict[str, str]) 
         try:
             event_from_fields(event_id, fields)
         except MalformedEntry as error:
-            assert str(event_id) in error.message
+            if str(event_id) not in error.message:
+                raise AssertionError(f"{error} names no entry") from error
 
 
 def test_events_are_frozen_and_print_their_id() -> None:
     event = ChunkEvent(id=HERE, at=1, text="x")
     with pytest.raises(ValidationError):
-        event.text = "y"  # type: ignore[misc]
+        event.text = "y"
     assert json.loads(event.model_dump_json())["id"] == "3-4"
 
 
@@ -221,6 +219,6 @@ def test_a_worker_cannot_make_a_status_of_no_shape() -> None:
         StatusEvent(id=HERE, at=1)
     with pytest.raises(ValidationError, match="only one of them"):
         StatusEvent(id=HERE, at=1, text="x", handed_back=HandedBack.RETRY)
+    request = TaskRequest(agent="a", skill="s", message="m")
     with pytest.raises(ValidationError, match="only one of them"):
-        request = TaskRequest(agent="a", skill="s", message="m")
         StatusEvent(id=SUBMISSION, at=1, request=request, worker="w", claim=1, strikes=1)

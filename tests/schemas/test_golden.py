@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from skillstream_schemas.event import ChunkEvent, FinalEvent, HandedBack, StatusEvent, event_from_fields
 from skillstream_schemas.ids import SUBMISSION, EventId
 from skillstream_schemas.job import Job, pack, pack_result, read_job, stub

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from skillstream_schemas.errors import InvalidName
 from skillstream_schemas.ids import START, EventId, check_name, is_name, new_task_id
 

@@ -10,7 +10,7 @@ import pytest
 from arq.jobs import deserialize_job_raw, deserialize_result, serialize_job, serialize_result
 from hypothesis import example, given
 from hypothesis import strategies as st
-from skillstream_schemas import job as jobs
+
 from skillstream_schemas.errors import MalformedJob
 from skillstream_schemas.job import MAX_JOB_BYTES, Job, pack, pack_result, read_job, stub, unpack
 
@@ -23,7 +23,8 @@ requests = st.dictionaries(texts, json_values, max_size=4)
 @given(times)
 def test_arq_reads_our_stub(enqueued_ms: int) -> None:
     function, args, kwargs, job_try, enqueue_time_ms = deserialize_job_raw(stub(enqueued_ms), deserializer=unpack)
-    assert (function, list(args), kwargs, job_try, enqueue_time_ms) == ("run_skill", [], {}, None, enqueued_ms)
+    assert (function, list(args), kwargs, enqueue_time_ms) == ("run_skill", [], {}, enqueued_ms)
+    assert str(job_try) == "None"  # arq types it as an int
 
 
 @given(times)
@@ -43,7 +44,14 @@ def test_we_read_what_a_stock_client_writes(request: dict[str, Any], enqueued_ms
 def test_arq_reads_our_result(request: dict[str, Any], success: bool) -> None:
     job = Job("run_skill", request, 5)
     data = pack_result(
-        job, attempt=2, success=success, result={"state": "completed"}, started_ms=6, finished_ms=7, queue="arq:queue:{a}", job_id="{a}:t"
+        job,
+        attempt=2,
+        success=success,
+        result={"state": "completed"},
+        started_ms=6,
+        finished_ms=7,
+        queue="arq:queue:{a}",
+        job_id="{a}:t",
     )
     read = deserialize_result(data, deserializer=unpack)
     assert (read.function, list(read.args), read.success, read.job_try, read.result) == (
@@ -71,6 +79,7 @@ def job_bytes(**changes: Any) -> bytes:
     [
         {"f": None}, {"f": 1}, {"f": ...}, {"a": None}, {"a": {}}, {"a": ...}, {"k": []}, {"k": ...}, {"et": ...}, {"et": "now"},
         {"et": None}, {"et": 1.5}, {"et": True}, {"k": {"x": 1}}, {"a": [1]}, {"a": ["text"]}, {"a": [{}, {}]}, {"a": [None]},
+        {"a": [{1: "x"}]},
     ],
 )  # fmt: skip
 @pytest.mark.guarantee("G13")
@@ -122,7 +131,7 @@ def test_a_truncated_job_raises_malformed_job(length: int) -> None:
 
 
 def test_a_job_over_the_limit_is_not_even_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs.msgpack, "unpackb", lambda *a, **k: pytest.fail("parsed"))
+    monkeypatch.setattr(msgpack, "unpackb", lambda *a, **k: pytest.fail("parsed"))
     with pytest.raises(MalformedJob, match="limit"):
         read_job(b"\xc0" * (MAX_JOB_BYTES + 1))
 

@@ -7,6 +7,7 @@ from binascii import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
+
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.keys import Keyspace
 
@@ -37,8 +38,8 @@ def test_keys_that_scripts_use_together_share_a_slot(task_id: str, agent: str, s
     of_task = [keys.events(task_id), keys.cancel(task_id), keys.inbox_of(task_id)]
     member = arq_keys.job_id(agent, task_id)
     of_agent = [
-        arq_keys.queue(agent), arq_keys.job(member), arq_keys.in_progress(member), arq_keys.retry(member), arq_keys.result(member),
-        keys.wake(agent),
+        arq_keys.queue(agent), arq_keys.job(member), arq_keys.in_progress(member), arq_keys.retry(member),
+        arq_keys.result(member), keys.wake(agent),
     ]  # fmt: skip
     for group in (of_task, of_agent, [keys.context_messages(agent), keys.context_version(agent)]):
         assert len({key_slot(key.encode()) for key in group}) == 1

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from skillstream_schemas.errors import InvalidRequest
 from skillstream_schemas.money import MAX_MICROS, micros_to_usd, usd_to_micros
 
@@ -37,7 +38,16 @@ def test_floats_count_by_their_shortest_form(micros: int) -> None:
 
 @pytest.mark.parametrize(
     ("price", "micros"),
-    [(0.05, 50_000), (0.1 + 0.2 - 0.1, None), ("0.05", 50_000), (Decimal("0.000001"), 1), (1e-6, 1), ("1e3", 10**9), (0, 0), ("-0", 0)],
+    [
+        (0.05, 50_000),
+        (0.1 + 0.2 - 0.1, None),
+        ("0.05", 50_000),
+        (Decimal("0.000001"), 1),
+        (1e-6, 1),
+        ("1e3", 10**9),
+        (0, 0),
+        ("-0", 0),
+    ],
 )
 def test_known_prices(price: str | Decimal | int | float, micros: int | None) -> None:
     if micros is None:
@@ -62,7 +72,9 @@ def test_what_is_out_of_range_is_refused_at_once(price: str | Decimal | float) -
         usd_to_micros(price)
 
 
-@pytest.mark.parametrize("price", ["", "free", "NaN", "sNaN", float("nan"), float("inf"), "-inf", "$5", "0,05", True, Decimal("NaN")])
+@pytest.mark.parametrize(
+    "price", ["", "free", "NaN", "sNaN", float("nan"), float("inf"), "-inf", "$5", "0,05", True, Decimal("NaN")]
+)
 def test_what_is_no_amount_is_refused(price: str | Decimal | float) -> None:
     with pytest.raises(InvalidRequest, match="not a price"):
         usd_to_micros(price)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from skillstream_schemas.errors import InvalidName, InvalidRequest, MalformedEntry, MessageTooLarge
 from skillstream_schemas.limits import MIB, Limits, utf8_length
 from skillstream_schemas.request import OnRetry, TaskRequest
@@ -83,7 +84,8 @@ CIRCLE.append(CIRCLE)
         ("skill", ""), ("skill", "x" * 257), ("skill", None), ("message", None), ("message", b"\xff"), ("max_attempts", 0),
         ("price_micros", -1), ("on_retry", "perhaps"), ("deadline", -1), ("deadline", 10**15), ("payer", ""),
         ("metadata", [1]), ("metadata", {"x": object()}), ("metadata", {"x": float("nan")}), ("data", float("inf")),
-        ("data", DEEP), ("data", CIRCLE), pytest.param("data", 10**5000, id="data-huge"), ("surprise", 1), ("history", [{"role": "god", "text": ""}]),
+        ("data", DEEP), ("data", CIRCLE), pytest.param("data", 10**5000, id="data-huge"), ("surprise", 1),
+        ("history", [{"role": "god", "text": ""}]),
     ],
 )  # fmt: skip
 @pytest.mark.guarantee("G13")
@@ -118,7 +120,9 @@ def test_a_message_may_have_a_mebibyte_of_utf8_and_no_more(character: str) -> No
     assert raised.value.code == "message_too_large"
 
 
-@pytest.mark.parametrize("place", [{"metadata": {"x": "é" * 600}}, {"data": "é" * 600}, {"history": [{"role": "user", "text": "é" * 600}]}])
+@pytest.mark.parametrize(
+    "place", [{"metadata": {"x": "é" * 600}}, {"data": "é" * 600}, {"history": [{"role": "user", "text": "é" * 600}]}]
+)
 def test_what_comes_with_a_message_has_the_same_limit(place: dict[str, Any]) -> None:
     limits = Limits(message_bytes=1000)
     with pytest.raises(MessageTooLarge, match=next(iter(place))):

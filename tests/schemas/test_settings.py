@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.limits import Limits
 from skillstream_schemas.settings import Settings, without_secret
@@ -89,7 +90,7 @@ SECRETS = [
 @pytest.mark.parametrize("url", SECRETS)
 @pytest.mark.parametrize("name", ["redis_url", "database_url"])
 def test_secrets_are_not_printed(name: str, url: str) -> None:
-    settings = Settings(**{name: url})
+    settings = Settings().changed(**{name: url})
     assert "hunter2" not in repr(settings)
     assert "hunter2" not in str(settings)
     assert "hunter2" not in f"{settings}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+
 from skillstream_schemas.errors import InvalidTransition
 from skillstream_schemas.state import FINAL_STATES, TaskState
 

@@ -89,7 +89,7 @@ class Agent:
             raise ValueError(f"agent {self.name} has a skill {name!r} already")
         if not 1 <= max_attempts <= 1000:
             raise ValueError(f"max_attempts {max_attempts} is not between 1 and 1000")
-        if timeout is not None and timeout <= 0:
+        if timeout is not None and not timeout > 0:  # nor NaN
             raise ValueError(f"timeout {timeout} s is not positive")
 
         def register(function: F) -> F:

@@ -11,13 +11,12 @@ from typing import Protocol
 from skillstream import Client
 from skillstream.broker import Ending as TaskEnding
 from skillstream.broker import Settlement
-from skillstream.closing import close_from_outside, read_transcript
-from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, Unpublishable
+from skillstream.closing import Verdict, close_from_outside, read_transcript
+from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, StreamGap, Unpublishable
 from skillstream_schemas.event import FinalEvent
 from skillstream_schemas.ids import START
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
-from skillstream_schemas.state import TaskState
 
 from .agent import Agent
 from .answers import Loss
@@ -25,7 +24,7 @@ from .broker import ClaimedJob, Lease, WorkerBroker
 from .chunking import Chunking
 from .clock import Clock
 from .context import TaskContext
-from .endings import of_error, of_stop, of_timeout, refusal, verdict_of
+from .endings import of_error, of_stop, of_timeout, of_unreadable, refusal, verdict_of
 from .finals import final_fields, stock_result
 from .history import conversation
 from .openings import AlreadyFinal, Gone, MustClose, MustRead, Opened, Opening, Stale
@@ -107,8 +106,8 @@ class Attempt:
         self._reading = read_claimed(self._agent, self._claimed, self._services.settings.limits)
         try:
             opening, kept = await self._open()
-        except MalformedEntry as error:
-            return await self._close_unreadable(error)
+        except (MalformedEntry, StreamGap) as error:
+            return await self._close_unreadable(of_unreadable(error))
         match opening:
             case Opened():
                 return await self._work(opening, kept)
@@ -116,11 +115,7 @@ class Attempt:
                 self._settle(opening.fields)
                 return Outcome.ALREADY_FINAL
             case MustClose():
-                final = await close_from_outside(
-                    self._services.broker, self.lease.task_id, verdict_of(opening), self.lease.worker
-                )
-                self._settle(final.to_fields())
-                return Outcome.CLOSED
+                return await self._close(verdict_of(opening))
             case Gone():
                 log.error("stream_lost: task %s has no stream and is not run", self.lease.task_id)
                 return Outcome.GONE
@@ -194,7 +189,9 @@ class Attempt:
         assert performer is not None
         try:
             async with asyncio.timeout(limit_s) as scope:
-                return await perform(skill, request.message, context, publication, self._services.settings.limits)
+                end = await perform(skill, request.message, context, publication, self._services.settings.limits)
+            # a skill that swallowed the end of its time has no say in how the task ends
+            return of_timeout(request, limit_s, self._services.clock.now_ms()) if scope.expired() else end
         except asyncio.CancelledError:
             if (told := self._told()) is not None:
                 return of_stop(*told, request)
@@ -205,7 +202,9 @@ class Attempt:
             if scope.expired():
                 return of_timeout(request, limit_s, self._services.clock.now_ms())
             return of_error(error, skill, opened, self.lease.worker)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise  # meant for the process
+        except BaseException as error:  # SystemExit and what libraries derive from BaseException are the skill's too
             log.info("skill %s raised at task %s", skill.name, self.lease.task_id, exc_info=error)
             return of_error(error, skill, opened, self.lease.worker)
         finally:
@@ -251,14 +250,23 @@ class Attempt:
             await self._services.broker.release(self.lease)  # the lease is ours: let another attempt begin at once
         return Outcome.ABANDONED
 
-    async def _close_unreadable(self, error: MalformedEntry) -> Outcome:
-        """Ends a task whose request cannot be read: it would be claimed and given up for ever."""
+    async def _close(self, verdict: Verdict) -> Outcome:
+        try:
+            final = await close_from_outside(self._services.broker, self.lease.task_id, verdict, self.lease.worker)
+        except (MalformedEntry, StreamGap) as error:
+            log.error("the text of task %s is not kept: %s", self.lease.task_id, error)
+            return await self._close_unreadable(verdict)
+        self._settle(final.to_fields())
+        return Outcome.CLOSED
+
+    async def _close_unreadable(self, verdict: Verdict) -> Outcome:
+        """Ends a task whose stream cannot be read, without its text: it would be claimed and given up for ever."""
         broker, task_id = self._services.broker, self.lease.task_id
-        log.error("task %s cannot be read and is closed: %s", task_id, error)
+        log.error("task %s cannot be read and is closed: %s", task_id, verdict.reason)
         metadata = {"agentId": self._agent.name, "agentName": self._agent.name}
         final = FinalEvent(
-            id=START, at=0, state=TaskState.FAILED, text="", metadata=dict(metadata), chunks=0,
-            error=FailureCode.MALFORMED_REQUEST, reason=error.message,
+            id=START, at=0, state=verdict.state, text="", metadata=dict(metadata), chunks=0,
+            error=verdict.error, reason=verdict.reason,
         )  # fmt: skip
         written: FinalEvent | None = None
         while written is None:

@@ -229,7 +229,7 @@ def _opening(reply: Sequence[Reply]) -> Opening:
     match reply[0]:
         case b"opened" | b"same":
             reason = reply[4]
-            return Opened(reply[1], reply[2], _request(reply[3]), None if reason is None else text_of(reason))
+            return Opened(reply[1], reply[2], _request(reply[3]), None if reason is None else reason.decode(errors="replace"))
         case b"final":
             fields = [part.decode(errors="replace") for part in reply[2]]
             return AlreadyFinal(dict(zip(fields[::2], fields[1::2], strict=True)))
@@ -243,4 +243,4 @@ def _opening(reply: Sequence[Reply]) -> Opening:
             return MustRead(_request(reply[2]))
         case cause:
             top = EventId.parse(reply[1].decode())
-            return MustClose(CloseCause(cause.decode()), top, _request(reply[2]), text_of(reply[3] or b""))
+            return MustClose(CloseCause(cause.decode()), top, _request(reply[2]), reply[3].decode(errors="replace"))

@@ -96,7 +96,7 @@ class TaskContext:
 
 def add_status(publication: Publication, text: str, progress: float | None, metadata: Any) -> None:
     """Says a progress report; raises EventTooLarge, and ValueError or TypeError for metadata that is not JSON."""
-    fields = ["type", "status", "text", text]
+    fields = ["type", "status", "state", "working", "text", text]
     if progress is not None:
         if not 0 <= progress <= 1:
             raise ValueError(f"progress {progress} is not between 0 and 1")

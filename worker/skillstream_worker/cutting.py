@@ -26,6 +26,12 @@ _ENDS = {
     Boundary.SENTENCE: re.compile(r"[.!?…]+[\"'”’»)\]]*\s+|[。！？]+[”’」』）]*|\n+"),
     Boundary.PARAGRAPH: re.compile(r"\n[^\S\n]*\n+"),
 }
+_LOOKAHEAD = 256
+"""Code points behind the limit that the splitter sees, so that it knows whether a grapheme or a word goes on there."""
+_JOINING = frozenset("\u0e33\u0eb3\u200c\u200d\uff9e\uff9f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff") | frozenset(
+    map(chr, range(0xE0020, 0xE0080))
+)
+"""What goes on a grapheme (UAX 29: Extend, SpacingMark, ZWJ) without being of the category mark."""
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 
 
@@ -51,21 +57,30 @@ def split(text: str, limit_bytes: int, boundary: Boundary = Boundary.NONE) -> li
         return [text]
     kind = MarkdownSplitter if boundary is Boundary.MARKDOWN else TextSplitter
     splitter = kind.from_callback(utf8_length, limit_bytes, trim=False)
-    return [piece for chunk in splitter.chunks(text) for piece in _within(chunk, limit_bytes)]
+    pieces: list[str] = []
+    start = 0
+    while start < len(text):
+        window = _window(text, start, limit_bytes)
+        chunks = splitter.chunks(window)
+        if start + len(window) < len(text):
+            del chunks[1:]
+        pieces += chunks
+        start += sum(map(len, chunks))
+    return pieces
 
 
-def _within(text: str, limit_bytes: int) -> list[str]:
-    if utf8_length(text) <= limit_bytes:
-        return [text]
-    step = limit_bytes // 4  # a code point has four bytes at most
-    return [text[start : start + step] for start in range(0, len(text), step)]
+def _window(text: str, start: int, limit_bytes: int) -> str:
+    """What the splitter looks at to find one piece: the time that it takes grows with the square of a long text."""
+    ahead = text[start : start + limit_bytes + _LOOKAHEAD]
+    size_bytes = limit_bytes + 4 * _LOOKAHEAD  # a code point has four bytes at most
+    return ahead if ahead.isascii() else ahead.encode()[:size_bytes].decode(errors="ignore")
 
 
 def _may_cut(text: str, end: int) -> bool:
     """False between CR and LF, and before what joins the character before it."""
     if end == len(text):
         return not text.endswith("\r")
-    return unicodedata.category(text[end])[0] != "M" and text[end] != "\u200d"
+    return unicodedata.category(text[end])[0] != "M" and text[end] not in _JOINING
 
 
 def _last_markdown_block(text: str) -> int:

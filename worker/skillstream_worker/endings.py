@@ -5,7 +5,7 @@ from __future__ import annotations
 import arq
 
 from skillstream.closing import Verdict
-from skillstream_schemas.errors import EventTooLarge, FailureCode, OutputTooLarge, Unpublishable
+from skillstream_schemas.errors import EventTooLarge, FailureCode, MalformedEntry, OutputTooLarge, StreamGap, Unpublishable
 from skillstream_schemas.event import HandedBack
 from skillstream_schemas.request import OnRetry, TaskRequest
 from skillstream_schemas.state import TaskState
@@ -51,6 +51,12 @@ def verdict_of(closing: MustClose) -> Verdict:
         case CloseCause.INTERRUPTED:
             reason = f"the attempt of worker {closing.detail} ended early and the skill is never run twice"
             return Verdict(TaskState.FAILED, reason, FailureCode.INTERRUPTED)
+
+
+def of_unreadable(error: MalformedEntry | StreamGap) -> Verdict:
+    """How a task ends whose stream cannot be read."""
+    code = FailureCode.STREAM_LOST if isinstance(error, StreamGap) else FailureCode.MALFORMED_REQUEST
+    return Verdict(TaskState.FAILED, error.message, code)
 
 
 def of_stop(cause: StopCause, detail: str, request: TaskRequest) -> Ending:

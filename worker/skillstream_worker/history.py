@@ -27,10 +27,10 @@ async def conversation(broker: Broker, request: TaskRequest) -> list[HistoryMess
 
 
 async def _turn(broker: Broker, task_id: str, context_id: str | None) -> list[HistoryMessage]:
-    ends = await broker.ends(task_id)
-    if ends is None:
-        return []
     try:
+        ends = await broker.ends(task_id)
+        if ends is None:
+            return []
         first, last = (event_from_fields(*entry) for entry in ends)
     except MalformedEntry as error:
         log.warning("the turn before, task %s, cannot be read: %s", task_id, error)

@@ -41,8 +41,12 @@ async def perform(skill: Skill, message: str, context: TaskContext, publication:
 async def _stream(skill: Skill, message: str, context: TaskContext, publication: Publication) -> End:
     snapshot: Any = None
     said = 0
+    task = asyncio.current_task()
+    assert task is not None
     async with aclosing(skill.function(message, context)) as pieces:
         async for piece in pieces:
+            if task.cancelling():  # it swallowed the cancellation and goes on
+                raise asyncio.CancelledError
             if isinstance(piece, str):
                 if piece:
                     publication.add_text(piece)

@@ -68,7 +68,7 @@ def _show_line(event: FollowedEvent) -> None:
 
 def _kind(event: StatusEvent | ChunkEvent | FinalEvent) -> str:
     if isinstance(event, StatusEvent):
-        return str(event.state or event.handed_back or "status")
+        return "status" if event.text is not None else str(event.state or event.handed_back)
     return event.type
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, TableValuedAlias, Text, bindparam, create_engine, event, func
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.engine import URL, make_url
@@ -17,7 +17,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.settings import without_secret
 
-__all__ = ["READ_ONLY", "ManyRows", "database_file", "insert", "make_engine"]
+__all__ = ["READ_ONLY", "ManyRows", "database_file", "insert", "listed", "make_engine"]
 
 READ_ONLY = {"skillstream_read_only": True}
 """Execution options of a connection that only reads."""
@@ -54,6 +54,11 @@ class ManyRows:
         return returned
 
 
+def listed(parameter: str) -> TableValuedAlias:
+    """A table of one column `value`, from a parameter that is a JSON list."""
+    return func.json_each(bindparam(parameter, type_=Text)).table_valued("value", name=parameter)
+
+
 def make_engine(database_url: str) -> Engine:
     """An engine for the database of these settings; nothing is opened yet. Raises InvalidSettings for any but SQLite files."""
     url = _checked(database_url)
@@ -86,7 +91,7 @@ def _prepare(connection: Any, _record: object) -> None:
     # the driver's own BEGIN comes late and DEFERRED: a transaction that reads first could then not wait for its write lock
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={_BUSY_TIMEOUT_MS}"):
+    for pragma in (f"busy_timeout={_BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, column, func, select, values
-from sqlalchemy.types import Text
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from skillstream_schemas.limits import utf8_length
 from skillstream_schemas.request import HistoryMessage
 
-from .dialect import ManyRows, insert
+from .dialect import ManyRows, insert, listed
 from .record import TaskRecord
 from .tables import messages
 
@@ -33,10 +33,11 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class RecentMessages:
-    """The newest messages of a context, oldest first; `version` is the highest message id."""
+    """The newest messages of a context, oldest first; `version` is the highest message id, `size_bytes` that of their texts."""
 
     context_id: str
     version: int
+    size_bytes: int
     messages: tuple[HistoryMessage, ...]
 
 
@@ -52,35 +53,42 @@ def record_history(connection: Connection, ended: Sequence[Turns]) -> None:
 
 def recent_messages(connection: Connection, context_ids: Sequence[str], count: int, limit_bytes: int) -> list[RecentMessages]:
     """The newest `count` messages of each context, fewer where they are over `limit_bytes` together."""
-    wanted = values(column("context_id", Text), name="wanted").data([(context_id,) for context_id in context_ids]).cte("wanted")
+    found: dict[str, list[Any]] = {}
+    for row in connection.execute(_RECENT, {"wanted": json.dumps(list(context_ids)), "older": count - 1}):
+        found.setdefault(row.context_id, []).append(row)
+    return [RecentMessages(context_id, rows[0].id, *_within(rows, limit_bytes)) for context_id, rows in found.items()]
+
+
+def _within(newest_first: Sequence[Any], limit_bytes: int) -> tuple[int, tuple[HistoryMessage, ...]]:
+    kept: list[HistoryMessage] = []
+    size_bytes = 0
+    for row in newest_first:
+        text_bytes = utf8_length(row.text)
+        if size_bytes + text_bytes > limit_bytes:
+            break
+        size_bytes += text_bytes
+        kept.append(HistoryMessage(role=row.role, text=row.text, task_id=row.task_id))
+    return size_bytes, tuple(reversed(kept))
+
+
+def _recent() -> Select[tuple[str, int, str, str, str]]:
+    wanted = listed("wanted")
     newer = messages.alias("newer")
-    first_kept = (
+    oldest_kept = (
         select(newer.c.id)
-        .where(newer.c.context_id == wanted.c.context_id)
+        .where(newer.c.context_id == wanted.c.value)
         .order_by(newer.c.id.desc())
-        .offset(count - 1)
+        .offset(bindparam("older"))
         .limit(1)
         .correlate(wanted)
         .scalar_subquery()
     )
-    newest = (
+    return (
         select(messages.c.context_id, messages.c.id, messages.c.role, messages.c.text, messages.c.task_id)
-        .select_from(wanted.join(messages, messages.c.context_id == wanted.c.context_id))
-        .where(messages.c.id >= func.coalesce(first_kept, 0))
+        .select_from(wanted.join(messages, messages.c.context_id == wanted.c.value))
+        .where(messages.c.id >= func.coalesce(oldest_kept, 0))
         .order_by(messages.c.context_id, messages.c.id.desc())
     )
-    found: dict[str, list[Any]] = {}
-    for row in connection.execute(newest):
-        found.setdefault(row.context_id, []).append(row)
-    return [RecentMessages(context_id, rows[0].id, tuple(_within(rows, limit_bytes))) for context_id, rows in found.items()]
 
 
-def _within(newest_first: Sequence[Any], limit_bytes: int) -> list[HistoryMessage]:
-    kept: list[HistoryMessage] = []
-    size_bytes = 0
-    for row in newest_first:
-        size_bytes += utf8_length(row.text)
-        if size_bytes > limit_bytes:
-            break
-        kept.append(HistoryMessage(role=row.role, text=row.text, task_id=row.task_id))
-    return kept[::-1]
+_RECENT = _recent()

@@ -17,6 +17,10 @@ local function value_of(fields, name)
   end
   return nil
 end
+-- a field that anyone may have written: what is no number counts as the default, an error here would come for ever
+local function number_of(fields, name, default)
+  return tonumber(value_of(fields, name) or '') or default
+end
 local time = redis.call('TIME')
 local at = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local top = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
@@ -37,12 +41,12 @@ local strikes, last_worker = 0, ''
 if attempt ~= '0' then
   local opening = redis.call('XRANGE', KEYS[1], attempt .. '-1', attempt .. '-1')[1]
   local fields = opening and opening[2] or {}
-  local claim = tonumber(value_of(fields, 'claim') or '0')
+  local claim = number_of(fields, 'claim', 0)
   if claim == tonumber(ARGV[3]) then
-    return {'same', tonumber(attempt), tonumber(value_of(fields, 'strikes') or '0'), request, reason}
+    return {'same', tonumber(attempt), number_of(fields, 'strikes', 0), request, reason}
   end
   if claim > tonumber(ARGV[3]) then return {'superseded', top[1]} end
-  strikes = tonumber(value_of(fields, 'strikes') or '0')
+  strikes = number_of(fields, 'strikes', 0)
   last_worker = value_of(fields, 'worker') or ''
 end
 if value_of(top[2], 'handed_back') ~= 'drain' or strikes == 0 then strikes = strikes + 1 end
@@ -54,7 +58,7 @@ end
 if attempt ~= '0' then
   local on_retry = value_of(request, 'on_retry')
   if on_retry == 'fail' then return {'interrupted', top[1], request, last_worker} end
-  if strikes > tonumber(value_of(request, 'max_attempts') or '3') then
+  if strikes > number_of(request, 'max_attempts', 3) then
     return {'exhausted', top[1], request, last_worker}
   end
   if on_retry == 'resume' and ARGV[6] == '' then return {'resume', top[1], request, last_worker} end

@@ -1,0 +1,118 @@
+"""A TCP proxy on loopback that loses what a network may lose."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+_PIECE_BYTES = 65_536
+
+
+class CuttingProxy:
+    """Responsible for the wire between a client and a server on `port`: may cut it, delay it, or swallow answers.
+
+    `cut_up_after` and `cut_down_after` are how many bytes more go to the server, or come back, before the connection
+    is dropped: once for the next connection that gets so far. `swallows` drops answers, `delay_s` holds each piece back
+    in both directions. `connections` counts those accepted so far, `drops` those that were cut.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.cut_up_after: int | None = None
+        self.cut_down_after: int | None = None
+        self.swallows = False
+        self.delay_s = 0.0
+        self.connections = 0
+        self.drops = 0
+        self._target = port
+        self._server: asyncio.Server | None = None
+        self._open: set[_Wire] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<CuttingProxy open={len(self._open)} connections={self.connections} drops={self.drops}>"
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        assert self._server is not None
+        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.drop()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+
+    def drop(self) -> None:
+        """Drops all connections."""
+        for wire in list(self._open):
+            self._close(wire)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        wire = _Wire(writer, there_writer)
+        self._open.add(wire)
+        for pump in (self._up(wire, reader), self._down(wire, there_reader)):
+            task = asyncio.create_task(pump)
+            self._pumps.add(task)
+            task.add_done_callback(self._pumps.discard)
+
+    async def _up(self, wire: _Wire, reader: asyncio.StreamReader) -> None:
+        while data := await self._read(reader):
+            passed, self.cut_up_after, is_cut = _within(data, self.cut_up_after)
+            await self._pass(wire, wire.there, passed, is_cut)
+        self._close(wire)
+
+    async def _down(self, wire: _Wire, reader: asyncio.StreamReader) -> None:
+        while data := await self._read(reader):
+            if not self.swallows:
+                passed, self.cut_down_after, is_cut = _within(data, self.cut_down_after)
+                await self._pass(wire, wire.here, passed, is_cut)
+        self._close(wire)
+
+    async def _read(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            data = await reader.read(_PIECE_BYTES)
+        except OSError:
+            return b""
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
+        return data
+
+    async def _pass(self, wire: _Wire, writer: asyncio.StreamWriter, data: bytes, is_cut: bool) -> None:
+        try:
+            if not writer.is_closing():
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            is_cut = True
+        if is_cut:
+            self.drops += 1
+            self._close(wire)
+
+    def _close(self, wire: _Wire) -> None:
+        self._open.discard(wire)
+        wire.here.close()
+        wire.there.close()
+
+
+class _Wire:
+    """The two ends of one proxied connection."""
+
+    def __init__(self, here: asyncio.StreamWriter, there: asyncio.StreamWriter) -> None:
+        self.here, self.there = here, there
+
+
+def _within(data: bytes, budget: int | None) -> tuple[bytes, int | None, bool]:
+    """What may pass of `data`, what is left of the budget, and whether the connection is cut now."""
+    if budget is None:
+        return data, None, False
+    if len(data) < budget:
+        return data, budget - len(data), False
+    return data[:budget], None, True
