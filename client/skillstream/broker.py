@@ -20,7 +20,7 @@ from skillstream_schemas.errors import (
     ShardsMismatch,
     StreamLost,
 )
-from skillstream_schemas.event import FinalEvent, StatusEvent, event_from_fields
+from skillstream_schemas.event import FinalEvent, event_from_fields, request_from_fields
 from skillstream_schemas.ids import SUBMISSION, EventId
 from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
@@ -113,10 +113,7 @@ class Broker:
         reply = await self.pipeline.run(SUBMIT, keys, arguments)
         if reply[0] == b"new":
             return Submitted(is_new=True, request=request, ended=False)
-        first = event_from_fields(SUBMISSION, fields_of(reply[1]))
-        assert isinstance(first, StatusEvent)
-        assert first.request is not None
-        return Submitted(is_new=False, request=first.request, ended=reply[3] == b"final")
+        return Submitted(is_new=False, request=request_of(reply[1]), ended=reply[3] == b"final")
 
     async def enqueue(self, agent: str, task_id: str, *, delay_ms: int = 0) -> None:
         """Puts the job of a submitted task on its agent's queue (rule P1, step 2)."""
@@ -253,6 +250,14 @@ def entries_of(reply: Reply) -> list[Entry]:
         except MalformedEntry as error:
             raise MalformedEntry(f"entry {event_id}: {error.message}") from None
     return entries
+
+
+def request_of(flat: Sequence[bytes]) -> TaskRequest:
+    """The request in a script's answer: the fields of 0-1."""
+    try:
+        return request_from_fields(fields_of(flat))
+    except MalformedEntry as error:
+        raise MalformedEntry(f"entry {SUBMISSION}: {error.message}") from None
 
 
 def final_of(raw_id: bytes, flat: Sequence[bytes]) -> FinalEvent:

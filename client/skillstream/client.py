@@ -96,7 +96,7 @@ class Client:
         delay_ms = _delay_ms(delay)
         broker = await self._durable_broker() if durable else self._broker
         submitted = await broker.submit(task.id, request, delay_ms=delay_ms)
-        if not submitted.request.same_order(request):
+        if not submitted.is_new and not submitted.request.same_order(request):
             raise TaskIdTaken(f"task {task.id} asks {submitted.request.agent} for {submitted.request.skill!r} already")
         if not submitted.ended:
             await broker.enqueue(agent, task.id, delay_ms=delay_ms)

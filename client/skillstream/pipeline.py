@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
@@ -82,19 +82,16 @@ class Pipeline:
         It is sent again after a broken connection and where the broker cannot take writes just now. Raises
         BrokerUnavailable, which names `step`, after `patience_s`, and BrokerRefused for any other error answer.
         """
-        packed = pack(arguments)
-        reply = await self._persist(lambda: self._once(packed), step or str(arguments[0]))
+        reply = await self._persist(pack(arguments), step or str(arguments[0]))
         if isinstance(reply, ReplyError):
             raise BrokerRefused(f"{step or arguments[0]!s}: {reply}")
         return reply
 
     async def run(self, script: Script, keys: Sequence[Argument], arguments: Sequence[Argument]) -> Reply:
         """Runs a script that may be repeated; raises as `call` does."""
-        packed = pack(script.evalsha(keys, arguments))
-        reply = await self._persist(lambda: self._once(packed), script.name)
+        reply = await self._persist(pack(script.evalsha(keys, arguments)), script.name)
         if isinstance(reply, ReplyError) and reply.kind == "NOSCRIPT":
-            packed = pack(script.eval(keys, arguments))
-            reply = await self._persist(lambda: self._once(packed), script.name)
+            reply = await self._persist(pack(script.eval(keys, arguments)), script.name)
         if isinstance(reply, ReplyError):
             raise BrokerRefused(f"{script.name}: {reply}")
         return reply
@@ -103,33 +100,26 @@ class Pipeline:
         """Runs several commands that may be repeated as one unit; error answers stand in their places."""
         if not commands:
             return []
-        packed = b"".join(pack(command) for command in commands)
-
-        async def once() -> Reply:
-            waiting = _Waiting(packed, len(commands))
-            self.add(waiting)
-            return await waiting.answer
-
-        replies: list[Reply] = await self._persist(once, step)
-        return replies
+        replies = await self._persist(b"".join(pack(command) for command in commands), step, len(commands))
+        return [replies] if len(commands) == 1 else list(replies)
 
     def drop_connection(self, why: str) -> None:
         """Closes a connection that leads to the wrong server; the next batch opens another."""
         if self._connection is not None:
             self._connection.close(why)
 
-    async def _once(self, packed: bytes) -> Reply:
-        waiting = _Waiting(packed, 1)
+    def _ask(self, packed: bytes, count: int) -> asyncio.Future[Reply]:
+        waiting = _Waiting(packed, count)
         self.add(waiting)
-        return (await waiting.answer)[0]
+        return waiting.answer
 
-    async def _persist(self, once: Callable[[], Awaitable[Reply]], step: str) -> Reply:
+    async def _persist(self, packed: bytes, step: str, count: int = 1) -> Reply:
+        """The answer, or the list of answers to several commands, asked for until it comes or patience ends."""
         give_up = 0.0
         pause_s = _FIRST_PAUSE_S
-        loop = asyncio.get_running_loop()
         while True:
             try:
-                reply = await once()
+                reply = await self._ask(packed, count)
                 if not isinstance(reply, ReplyError) or reply.kind not in RETRY_KINDS:
                     return reply
                 problem: Exception = reply
@@ -137,8 +127,9 @@ class Pipeline:
                     self.drop_connection(str(reply))
             except BrokerUnavailable as error:
                 problem = error
-            give_up = give_up or loop.time() + self._settings.patience_s
-            if self._closed or loop.time() + pause_s > give_up:
+            now_s = asyncio.get_running_loop().time()
+            give_up = give_up or now_s + self._settings.patience_s
+            if self._closed or now_s + pause_s > give_up:
                 text = problem.message if isinstance(problem, BrokerUnavailable) else str(problem)
                 raise BrokerUnavailable(f"{step}: {text}") from None
             await asyncio.sleep(pause_s)
@@ -232,11 +223,16 @@ class Pipeline:
 
 
 class _Waiting:
-    """Commands whose caller awaits the answers; a caller that was cancelled misses them, nobody else does."""
+    """Commands whose caller awaits the answers; a caller that was cancelled misses them, nobody else does.
+
+    The answer to one command is that reply, to several a list.
+    """
+
+    __slots__ = ("_count", "_packed", "answer")
 
     def __init__(self, packed: bytes, count: int) -> None:
         self._packed, self._count = packed, count
-        self.answer: asyncio.Future[list[Reply]] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def pack(self) -> tuple[bytes, int]:
         return (b"", 0) if self.answer.cancelled() else (self._packed, self._count)
@@ -247,4 +243,4 @@ class _Waiting:
         if isinstance(replies, BrokerUnavailable):
             self.answer.set_exception(replies)
         else:
-            self.answer.set_result(list(replies))
+            self.answer.set_result(replies[0] if self._count == 1 else replies)

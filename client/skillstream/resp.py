@@ -38,8 +38,8 @@ class Parser(Protocol):
         """The next whole reply, False where none is complete."""
 
 
-def pack(arguments: Iterable[Argument]) -> bytes:
-    """One command in RESP, the form in which every client writes to Redis."""
+def pack_in_python(arguments: Iterable[Argument]) -> bytes:
+    """`pack` for installations without hiredis."""
     parts = [b""]
     for argument in arguments:
         data = argument if type(argument) is bytes else str(argument).encode()
@@ -144,6 +144,11 @@ except ImportError:
     def new_parser() -> Parser:
         """A parser for one connection."""
         return PythonParser()
+
+    def pack(arguments: Iterable[Argument]) -> bytes:
+        """One command in RESP, the form in which every client writes to Redis."""
+        return pack_in_python(arguments)
+
 else:
     PUSH_TYPES = (Push, hiredis.PushNotification)
 
@@ -151,3 +156,10 @@ else:
         """A parser for one connection."""
         parser: Parser = hiredis.Reader(replyError=ReplyError, notEnoughData=False)
         return parser
+
+    def pack(arguments: Iterable[Argument]) -> bytes:
+        """One command in RESP, the form in which every client writes to Redis."""
+        packed: bytes = _pack(tuple(arguments))
+        return packed
+
+    _pack: Any = hiredis.pack_command  # its stub knows tuples of one element only

@@ -193,15 +193,22 @@ def event_from_fields(event_id: EventId, fields: Fields) -> StatusEvent | ChunkE
         raise MalformedEntry(f"entry {event_id}: {error.message}") from None
 
 
-def _submission(fields: Fields) -> StatusEvent:
+def request_from_fields(fields: Fields) -> TaskRequest:
+    """Reads the request of a submission from the fields of the entry 0-1; raises MalformedEntry."""
     rest = dict(fields)
-    head = {name: rest.pop(name, None) for name in ("type", "state", "v", "at")}
-    if head["v"] != WIRE_VERSION:
-        raise MalformedEntry(f"wire version {head['v']!r} is not {WIRE_VERSION}")
-    if head["type"] != "status" or head["state"] != TaskState.SUBMITTED:
+    kind, state, version = rest.pop("type", None), rest.pop("state", None), rest.pop("v", None)
+    if version != WIRE_VERSION:
+        raise MalformedEntry(f"wire version {version!r} is not {WIRE_VERSION}")
+    if kind != "status" or state != TaskState.SUBMITTED:
         raise MalformedEntry("the first entry is not a submission")
+    rest.pop("at", None)
+    return TaskRequest.from_fields(rest)
+
+
+def _submission(fields: Fields) -> StatusEvent:
+    request = request_from_fields(fields)
     return StatusEvent.model_validate(
-        {"id": SUBMISSION, "at": head["at"], "state": TaskState.SUBMITTED, "request": TaskRequest.from_fields(rest)}
+        {"id": SUBMISSION, "at": fields.get("at"), "state": TaskState.SUBMITTED, "request": request}
     )
 
 

@@ -145,9 +145,13 @@ _JSON = frozenset({"metadata", "history", "data"})
 _NOT_ASKED = {"max_attempts", "price_micros", "on_retry", "deadline", "traceparent"}
 
 
+# made once: json.dumps makes an encoder at each call that asks for anything but its defaults
+_JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def compact_json(value: Any) -> str:
     """JSON without spaces, with real characters instead of escapes; raises ValueError for NaN and infinities."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _JSON_ENCODER.encode(value)
 
 
 def read_json(name: str, text: str) -> Any:

@@ -41,7 +41,7 @@ class Report:
 def check(url: str, database: str, task_ids: list[str]) -> Report:
     """Checks all tasks; returns what was found."""
     report = Report()
-    broker: redis.Redis = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+    broker: Any = redis.Redis.from_url(url, decode_responses=True, protocol=2)
     shards = int(broker.get("skillstream:shards") or 0)
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as store:
         store.row_factory = sqlite3.Row

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skillstream.resp import PUSH_TYPES, Argument, PythonParser, ReplyError, new_parser, pack
+from skillstream.resp import PUSH_TYPES, Argument, PythonParser, ReplyError, new_parser, pack_in_python
 
 lines = st.binary(max_size=20).filter(lambda line: b"\r" not in line and b"\n" not in line)
 blobs = st.binary(max_size=50)
@@ -104,7 +104,7 @@ def test_the_parser_of_a_connection_is_hiredis_where_it_is_installed() -> None:
     )
 )
 def test_commands_are_packed_as_hiredis_packs_them(arguments: list[Argument]) -> None:
-    assert pack(arguments) == hiredis.pack_command(tuple(arguments))  # type: ignore[arg-type]
+    assert pack_in_python(arguments) == hiredis.pack_command(tuple(arguments))  # type: ignore[arg-type]
 
 
 GARBAGE = [

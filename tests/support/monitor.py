@@ -26,7 +26,7 @@ class Monitor:
 
     def __init__(self, outside: redis.Redis) -> None:
         self._outside: Any = outside
-        self._connection: Any = outside.connection_pool.get_connection("MONITOR")
+        self._connection: Any = outside.connection_pool.make_connection()
 
     def __enter__(self) -> Self:
         self._connection.send_command("MONITOR")
@@ -35,7 +35,6 @@ class Monitor:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._connection.disconnect()
-        self._outside.connection_pool.release(self._connection)
 
     def executed(self) -> list[Executed]:
         """All commands up to now."""
@@ -59,6 +58,6 @@ class Monitor:
                 count = int(command.arguments[1])
                 declared = set(command.arguments[2 : 2 + count])
             elif command.source == "lua" and command.name != "TIME":
-                keys = self._outside.execute_command("COMMAND", "GETKEYS", command.name, *command.arguments)
+                keys = self._outside.command_getkeys(command.name, *command.arguments)
                 found |= {(command.name, key) for key in keys if key not in declared}
         return found

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import pytest
+import redis
 
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.job import pack
@@ -364,12 +365,7 @@ async def test_a_task_that_was_claimed_too_often_is_unstartable(
 
 def _raw_final(view: View, task_id: str) -> dict[bytes, bytes]:
     """Fields of the last entry as bytes: entries before it may not be text."""
-    import redis
-
-    settings = view.redis.connection_pool.connection_kwargs
-    raw: Any = redis.Redis(host=settings["host"], port=settings["port"])
-    try:
-        fields: dict[bytes, bytes] = raw.xrevrange(view.keys.events(task_id), count=1)[0][1]
-        return fields
-    finally:
-        raw.close()
+    address = view.redis.connection_pool.connection_kwargs
+    with redis.Redis(host=address["host"], port=address["port"]) as raw:
+        entries: Any = raw.xrevrange(view.keys.events(task_id), count=1)
+        return cast(dict[bytes, bytes], entries[0][1])

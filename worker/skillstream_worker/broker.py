@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, fields_of, flat, text_of
+from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat, request_of, text_of
 from skillstream.connection import Connection, connect
 from skillstream.resp import Argument, Reply, ReplyError
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.card import AgentCard
-from skillstream_schemas.errors import BrokerUnavailable, MalformedEntry
-from skillstream_schemas.event import StatusEvent, event_from_fields
-from skillstream_schemas.ids import SUBMISSION, EventId
+from skillstream_schemas.errors import BrokerUnavailable
+from skillstream_schemas.ids import EventId
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
 
@@ -218,18 +217,11 @@ def _claimed(agent: str, item: Sequence[Reply]) -> ClaimedJob:
     return ClaimedJob(task_id, int(claim), int(claims), payload or None)
 
 
-def _request(reply: Sequence[bytes]) -> TaskRequest:
-    event = event_from_fields(SUBMISSION, fields_of(reply))
-    if not isinstance(event, StatusEvent) or event.request is None:
-        raise MalformedEntry(f"entry {SUBMISSION} is no submission")
-    return event.request
-
-
 def _opening(reply: Sequence[Reply]) -> Opening:
     match reply[0]:
         case b"opened" | b"same":
             reason = reply[4]
-            return Opened(reply[1], reply[2], _request(reply[3]), None if reason is None else reason.decode(errors="replace"))
+            return Opened(reply[1], reply[2], request_of(reply[3]), None if reason is None else reason.decode(errors="replace"))
         case b"final":
             fields = [part.decode(errors="replace") for part in reply[2]]
             return AlreadyFinal(dict(zip(fields[::2], fields[1::2], strict=True)))
@@ -240,7 +232,7 @@ def _opening(reply: Sequence[Reply]) -> Opening:
         case b"stale":
             return Stale()
         case b"resume":
-            return MustRead(_request(reply[2]))
+            return MustRead(request_of(reply[2]))
         case cause:
             top = EventId.parse(reply[1].decode())
-            return MustClose(CloseCause(cause.decode()), top, _request(reply[2]), reply[3].decode(errors="replace"))
+            return MustClose(CloseCause(cause.decode()), top, request_of(reply[2]), reply[3].decode(errors="replace"))
