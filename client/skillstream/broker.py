@@ -25,6 +25,7 @@ from skillstream_schemas.ids import SUBMISSION, EventId
 from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
 
+from .batching import ScriptBatch
 from .pipeline import Pipeline
 from .resp import Argument, Reply, ReplyError
 from .scripts import CANCEL, CLOSE, ENQUEUE, SETTLE, SUBMIT, Script
@@ -87,6 +88,8 @@ class Broker:
         self.keys = settings.keys
         self.pipeline = Pipeline(settings, self.scripts)
         self._stream_ttl_ms = int(settings.stream_ttl_s * 1000)
+        self._submits = ScriptBatch(self.pipeline, SUBMIT)
+        self._enqueues = ScriptBatch(self.pipeline, ENQUEUE, (WAKE_CAP, WAKE_TTL_MS))
 
     async def open(self) -> Self:
         """Connects and checks the number of shards; raises BrokerUnavailable or ShardsMismatch."""
@@ -108,9 +111,9 @@ class Broker:
 
     async def submit(self, task_id: str, request: TaskRequest, *, delay_ms: int = 0) -> Submitted:
         """Puts a request on its stream unless one stands there; returns the one that stands there (rule P1, step 1)."""
-        keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
-        arguments: list[Argument] = [task_id, self._stream_ttl_ms + delay_ms, *flat(request.to_fields())]
-        reply = await self.pipeline.run(SUBMIT, keys, arguments)
+        fields = flat(request.to_fields())
+        arguments: list[Argument] = [task_id, self._stream_ttl_ms + delay_ms, len(fields), *fields]
+        reply = await self._submits.run((self.keys.inbox_of(task_id),), (self.keys.events(task_id),), arguments)
         if reply[0] == b"new":
             return Submitted(is_new=True, request=request, ended=False)
         return Submitted(is_new=False, request=request_of(reply[1]), ended=reply[3] == b"final")
@@ -118,8 +121,8 @@ class Broker:
     async def enqueue(self, agent: str, task_id: str, *, delay_ms: int = 0) -> None:
         """Puts the job of a submitted task on its agent's queue (rule P1, step 2)."""
         member = arq_keys.job_id(agent, task_id)
-        keys = [arq_keys.queue(agent), arq_keys.job(member), self.keys.wake(agent)]
-        await self.pipeline.run(ENQUEUE, keys, [member, delay_ms, self._stream_ttl_ms + delay_ms, WAKE_CAP, WAKE_TTL_MS])
+        shared = (arq_keys.queue(agent), self.keys.wake(agent))
+        await self._enqueues.run(shared, (arq_keys.job(member),), (member, delay_ms, self._stream_ttl_ms + delay_ms))
 
     async def confirm_replicated(self) -> None:
         """Waits until a replica has all that this connection wrote; raises NotReplicated after a second."""

@@ -83,7 +83,7 @@ class Client:
         until a replica has it. Raises UnknownAgent, UnknownSkill, InvalidRequest (MessageTooLarge, InvalidName),
         TaskIdTaken, NotReplicated, BrokerUnavailable.
         """
-        card = await self._skill_card(agent, skill)
+        card = self._fresh_card(agent, skill) or await self._skill_card(agent, skill)
         wanted = {
             "agent": agent, "skill": skill, "message": message, "max_attempts": card.max_attempts,
             "price_micros": card.price_micros, "on_retry": card.on_retry, "context_id": context_id, "payer": payer,
@@ -120,12 +120,14 @@ class Client:
         """How many jobs of an agent may be claimed now, and how many are leased or delayed."""
         return await self._broker.queue_depths(agent)
 
+    def _fresh_card(self, agent: str, skill: str) -> SkillCard | None:
+        card = self._cards.get(agent)
+        if card is None or time.monotonic() - self._cards_at_s >= _CARDS_FRESH_S:
+            return None
+        return card.skill(skill)
+
     async def _skill_card(self, agent: str, skill: str) -> SkillCard:
         check_name(agent, "the agent name")
-        card = self._cards.get(agent)
-        found = card.skill(skill) if card is not None else None
-        if found is not None and time.monotonic() - self._cards_at_s < _CARDS_FRESH_S:
-            return found
         self._cards = await self._broker.cards()
         self._cards_at_s = time.monotonic()
         card = self._cards.get(agent)

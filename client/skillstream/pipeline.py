@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 RETRY_KINDS = frozenset({"LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "OOM", "NOREPLICAS", "BUSY", "MISCONF"})
 """Answers of a broker that cannot take a write just now; nothing of the command was done."""
-_STALE_LINK = frozenset({"READONLY", "MASTERDOWN"})
+STALE_LINK = frozenset({"READONLY", "MASTERDOWN"})
 """Answers of a server that is no primary any more: connect again, it may be another one."""
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
@@ -40,11 +41,15 @@ class Unit(Protocol):
 
 
 class Pipeline:
-    """Responsible for one connection to Redis and the order of what is sent over it."""
+    """Responsible for one connection to Redis and the order of what is sent over it.
+
+    `generation` counts the connections made: behind a new one may stand another server, that lost acknowledged writes.
+    """
 
     def __init__(self, settings: Settings, scripts: Sequence[Script] = ()) -> None:
         self._settings = settings
         self._scripts = tuple(scripts)
+        self.generation = 0
         self._pending: deque[Unit] = deque()
         self._flight: list[tuple[Unit, int]] = []
         self._connection: Connection | None = None
@@ -97,7 +102,10 @@ class Pipeline:
         return reply
 
     async def batch(self, commands: Sequence[Sequence[Argument]], step: str) -> list[Reply]:
-        """Runs several commands that may be repeated as one unit; error answers stand in their places."""
+        """Runs several commands that may be repeated as one unit; error answers stand in their places.
+
+        All are sent again where the broker cannot take one of them just now, as in `call`.
+        """
         if not commands:
             return []
         replies = await self._persist(b"".join(pack(command) for command in commands), step, len(commands))
@@ -113,18 +121,22 @@ class Pipeline:
         self.add(waiting)
         return waiting.answer
 
-    async def _persist(self, packed: bytes, step: str, count: int = 1) -> Reply:
-        """The answer, or the list of answers to several commands, asked for until it comes or patience ends."""
+    def _persist(self, packed: bytes, step: str, count: int = 1) -> Awaitable[Reply]:
+        return self.persist(partial(self._ask, packed, count), step, count)
+
+    async def persist(self, ask: Callable[[], asyncio.Future[Reply]], step: str, count: int = 1) -> Reply:
+        """The answer, or the list of `count` answers, asked for until it comes; raises BrokerUnavailable after `patience_s`."""
         give_up = 0.0
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                reply = await self._ask(packed, count)
-                if not isinstance(reply, ReplyError) or reply.kind not in RETRY_KINDS:
+                reply = await ask()
+                refusal = _passing_refusal(reply, count)
+                if refusal is None:
                     return reply
-                problem: Exception = reply
-                if reply.kind in _STALE_LINK:
-                    self.drop_connection(str(reply))
+                problem: Exception = refusal
+                if refusal.kind in STALE_LINK:
+                    self.drop_connection(str(refusal))
             except BrokerUnavailable as error:
                 problem = error
             now_s = asyncio.get_running_loop().time()
@@ -215,11 +227,20 @@ class Pipeline:
             connection.close()
             raise
         self._connection = connection
+        self.generation += 1
 
     def _fail_pending(self, why: str) -> None:
         pending, self._pending = self._pending, deque()
         for unit in pending:
             unit.deliver(BrokerUnavailable(why))
+
+
+def _passing_refusal(reply: Reply, count: int) -> ReplyError | None:
+    """The answer, or the first among several, that a broker gives which cannot take a command just now."""
+    for answer in reply if count > 1 else (reply,):
+        if isinstance(answer, ReplyError) and answer.kind in RETRY_KINDS:
+            return answer
+    return None
 
 
 class _Waiting:

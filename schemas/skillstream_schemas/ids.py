@@ -6,7 +6,6 @@ import os
 import re
 import time
 from typing import Any, NamedTuple, Self
-from uuid import UUID
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -31,11 +30,11 @@ def check_name(text: str, what: str) -> str:
 
 def new_task_id() -> str:
     """A new UUIDv7: sortable by time of creation (RFC 9562, section 5.7)."""
+    # written out, since uuid.UUID takes several times longer
     unix_ms = time.time_ns() // 1_000_000
-    value = (unix_ms << 80) | int.from_bytes(os.urandom(10), "big")
-    value = (value & ~(0xF << 76)) | (0x7 << 76)
-    value = (value & ~(0x3 << 62)) | (0x2 << 62)
-    return str(UUID(int=value))
+    drawn = int.from_bytes(os.urandom(10), "big") & ~(0xF << 76 | 0x3 << 62) | 0x7 << 76 | 0x2 << 62
+    text = f"{unix_ms << 80 | drawn:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 class EventId(NamedTuple):

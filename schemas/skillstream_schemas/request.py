@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, V
 
 from .errors import InvalidName, InvalidRequest, MalformedEntry, MessageTooLarge
 from .ids import check_name
-from .limits import Limits
+from .limits import Limits, utf8_length
 from .money import MAX_MICROS
 
 WIRE_VERSION = "1"
@@ -90,16 +90,21 @@ class TaskRequest(BaseModel):
         Raises InvalidRequest for what cannot be written: lone surrogates, NaN, integers of thousands of digits.
         """
         try:
-            fields = self.to_fields()
+            nested = {name: compact_json(value) for name, value in self._nested() if value is not None}
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"metadata or data cannot be written as JSON: {error}") from None
-        for name, text in fields.items():
-            try:
-                size_bytes = len(text.encode())
-            except UnicodeEncodeError:
-                raise InvalidRequest(f"{name} is not valid Unicode text: it holds a lone surrogate") from None
+        for name in _LABELS:
+            _size_bytes(name, getattr(self, name) or "")
+        for name, text in (("message", self.message), *nested.items()):
+            size_bytes = _size_bytes(name, text)
             if size_bytes > limits.message_bytes:
                 raise MessageTooLarge(f"{name} has {size_bytes} bytes, the limit is {limits.message_bytes}")
+
+    def _nested(self) -> tuple[tuple[str, Any], ...]:
+        history = None
+        if self.history is not None:
+            history = [turn.model_dump(exclude_none=True) for turn in self.history]
+        return ("metadata", self.metadata), ("history", history), ("data", self.data)
 
     def to_fields(self) -> dict[str, str]:
         """The fields of this request on a stream: texts as they are, nested values as JSON, absent ones left out."""
@@ -111,12 +116,7 @@ class TaskRequest(BaseModel):
             value = getattr(self, name)
             if value is not None:
                 fields[name] = str(value)
-        if self.metadata is not None:
-            fields["metadata"] = compact_json(self.metadata)
-        if self.history is not None:
-            fields["history"] = compact_json([turn.model_dump(exclude_none=True) for turn in self.history])
-        if self.data is not None:
-            fields["data"] = compact_json(self.data)
+        fields.update((name, compact_json(value)) for name, value in self._nested() if value is not None)
         return fields
 
     @classmethod
@@ -141,8 +141,16 @@ class TaskRequest(BaseModel):
 
 
 _PLAIN = ("context_id", "follows", "payer", "sender_id", "parent", "admission", "deadline", "traceparent")
+_LABELS = ("skill", "payer", "sender_id", "admission", "traceparent")
 _JSON = frozenset({"metadata", "history", "data"})
 _NOT_ASKED = {"max_attempts", "price_micros", "on_retry", "deadline", "traceparent"}
+
+
+def _size_bytes(name: str, text: str) -> int:
+    try:
+        return utf8_length(text)
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{name} is not valid Unicode text: it holds a lone surrogate") from None
 
 
 # made once: json.dumps makes an encoder at each call that asks for anything but its defaults

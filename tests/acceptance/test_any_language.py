@@ -54,9 +54,11 @@ class Names:
 def submit(server: redis.Redis, task_id: str, names: Names, message: str) -> None:
     """The two steps of a submission."""
     request = ["agent", "translator", "skill", "shout", "message", message]
-    assert run(server, CLIENT / "submit.lua", [names.events, names.inbox], [task_id, WEEK_MS, *request]) == ["new"]
-    keys = [names.queue, names.job, names.wake]
-    assert run(server, CLIENT / "enqueue.lua", keys, [names.member, 0, WEEK_MS, 10_000, 3_600_000]) == 1
+    assert run(server, CLIENT / "submit.lua", [names.inbox, names.events], [task_id, WEEK_MS, len(request), *request]) == [
+        ["new"]
+    ]
+    keys = [names.queue, names.wake, names.job]
+    assert run(server, CLIENT / "enqueue.lua", keys, [10_000, 3_600_000, names.member, 0, WEEK_MS]) == [1]
 
 
 async def test_a_submission_by_scripts_runs_on_our_worker(settings: Settings, outside: redis.Redis) -> None:
@@ -72,22 +74,11 @@ async def test_a_submission_by_redis_cli_runs_on_our_worker(settings: Settings, 
     async with Worker([agent], settings), Client(settings=settings) as client:
         request = ["agent", "translator", "skill", "shout", "message", "hello shell"]
         steps = [
-            [str(CLIENT / "submit.lua"), names.events, names.inbox, ",", "from-shell", str(WEEK_MS), *request],
-            [
-                str(CLIENT / "enqueue.lua"),
-                names.queue,
-                names.job,
-                names.wake,
-                ",",
-                names.member,
-                "0",
-                str(WEEK_MS),
-                "10000",
-                "3600000",
-            ],
+            ["submit.lua", names.inbox, names.events, ",", "from-shell", str(WEEK_MS), str(len(request)), *request],
+            ["enqueue.lua", names.queue, names.wake, names.job, ",", "10000", "3600000", names.member, "0", str(WEEK_MS)],
         ]
-        for step in steps:
-            done = await asyncio.create_subprocess_exec(*cli, *step, stdout=asyncio.subprocess.DEVNULL)
+        for script, *rest in steps:
+            done = await asyncio.create_subprocess_exec(*cli, str(CLIENT / script), *rest, stdout=asyncio.subprocess.DEVNULL)
             assert await asyncio.wait_for(done.wait(), 10) == 0
         final = await client.task("from-shell").result(5)
     assert final.text == "HELLO SHELL"

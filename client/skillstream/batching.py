@@ -1,0 +1,117 @@
+"""Calls of one script that travel together: one EVALSHA does the work of many callers in a slot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
+
+from .pipeline import Pipeline
+from .resp import Argument, Reply, ReplyError, pack
+from .scripts import Script
+
+_GROUP_ITEMS = 64
+_GROUP_BYTES = 256 * 1024
+
+
+class _Item:
+    """One call: its keys and arguments, and who waits for the answer."""
+
+    __slots__ = ("alone", "answer", "arguments", "keys", "shared", "size_bytes")
+
+    def __init__(self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool) -> None:
+        self.shared, self.keys, self.arguments, self.alone = shared, keys, arguments, alone
+        # texts decide; the rest of an item is small
+        self.size_bytes = sum([len(part) for part in arguments if type(part) is str])
+        self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+
+class ScriptBatch:
+    """Responsible for the calls of a script that takes many items of one slot: shared keys first, then each item's.
+
+    The script answers a list with one reply an item. A call may be repeated, as all scripts may.
+    """
+
+    def __init__(self, pipeline: Pipeline, script: Script, shared_arguments: Sequence[Argument] = ()) -> None:
+        self._pipeline, self._script = pipeline, script
+        self._shared_arguments = tuple(shared_arguments)
+        self._waiting: deque[_Item] = deque()
+        self._flying: list[list[_Item]] = []
+        self._queued = False
+
+    def __repr__(self) -> str:
+        return f"<ScriptBatch {self._script.name} waiting={len(self._waiting)} flying={sum(map(len, self._flying))}>"
+
+    async def run(self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument]) -> Reply:
+        """Runs the script for one item, together with those of others that share the keys `shared`.
+
+        Raises BrokerUnavailable and BrokerRefused as `Pipeline.run`.
+        """
+        reply = await self._pipeline.persist(partial(self._ask, shared, keys, arguments, False), self._script.name)
+        if isinstance(reply, ReplyError):  # it may be the fault of another item of the group
+            if reply.kind == "NOSCRIPT":
+                await self._pipeline.call("SCRIPT", "LOAD", self._script.source)
+            reply = await self._pipeline.persist(partial(self._ask, shared, keys, arguments, True), self._script.name)
+        if isinstance(reply, ReplyError):
+            raise BrokerRefused(f"{self._script.name}: {reply}")
+        return reply
+
+    def pack(self) -> tuple[bytes, int]:
+        """Called by the pipeline at the moment of writing: one command a group."""
+        self._queued = False
+        groups: dict[object, list[_Item]] = {}
+        size_bytes = 0
+        while self._waiting and size_bytes < _GROUP_BYTES:
+            item = self._waiting.popleft()
+            if item.answer.cancelled():
+                continue
+            size_bytes += item.size_bytes
+            group = groups.setdefault(item if item.alone else item.shared, [])
+            group.append(item)
+            if len(group) == _GROUP_ITEMS:
+                groups[group[0]] = groups.pop(item.shared, group)
+        self._flying = list(groups.values())
+        return b"".join(map(self._command, self._flying)), len(self._flying)
+
+    def deliver(self, replies: Sequence[Reply] | BrokerUnavailable) -> None:
+        """Called by the pipeline with the answers."""
+        flying, self._flying = self._flying, []
+        if isinstance(replies, BrokerUnavailable):
+            for group in flying or [list(self._waiting)]:
+                for item in group:
+                    if not item.answer.done():
+                        item.answer.set_exception(replies)
+            if not flying:  # it was never written
+                self._waiting.clear()
+                self._queued = False
+        else:
+            for group, reply in zip(flying, replies, strict=True):
+                answers = [reply] * len(group) if isinstance(reply, ReplyError) else reply
+                for item, answer in zip(group, answers, strict=True):
+                    if not item.answer.done():
+                        item.answer.set_result(answer)
+        self._queue()
+
+    def _ask(
+        self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
+    ) -> asyncio.Future[Reply]:
+        item = _Item(shared, keys, arguments, alone)
+        self._waiting.append(item)
+        self._queue()
+        return item.answer
+
+    def _queue(self) -> None:
+        if self._waiting and not self._queued and not self._flying:
+            self._queued = True
+            self._pipeline.add(self)
+
+    def _command(self, group: list[_Item]) -> bytes:
+        keys: list[Argument] = list(group[0].shared)
+        arguments: list[Argument] = list(self._shared_arguments)
+        for item in group:
+            keys += item.keys
+            arguments += item.arguments
+        return pack(self._script.evalsha(keys, arguments))
