@@ -12,6 +12,7 @@ import typer
 
 from skillstream.cli.exits import Exit, command
 from skillstream.cli.output import write, write_record, write_rows
+from skillstream.cli.process import calm_garbage_collector
 from skillstream.cli.target import settings_from
 from skillstream_schemas.ids import check_name
 from skillstream_schemas.money import micros_to_usd
@@ -125,6 +126,7 @@ async def statement(
 
 async def _announce(running: Router) -> None:
     await running.until_reading()
+    calm_garbage_collector()
     write(f"router {running.name} is ready")
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry, SkillstreamError
-from skillstream_schemas.event import FinalEvent, StatusEvent, event_from_fields
-from skillstream_schemas.ids import EventId, is_name
+from skillstream_schemas.event import FinalEvent, event_from_fields, request_from_fields
+from skillstream_schemas.ids import SUBMISSION, EventId, is_name
 from skillstream_schemas.request import TaskRequest, compact_json
 from skillstream_schemas.state import TaskState
 
@@ -146,10 +146,12 @@ def lost(notice: Notice, now_ms: int) -> TaskRecord:
 
 def read_request(first: RawEntry) -> TaskRequest:
     """The request in a stream's first entry; raises MalformedEntry or InvalidName."""
-    event = event_from_fields(EventId.parse(first.id), first.strict_fields())
-    if not isinstance(event, StatusEvent) or event.request is None:
+    if first.id != str(SUBMISSION):
         raise MalformedEntry(f"entry {first.id}: the first entry is not a submission")
-    return event.request
+    try:
+        return request_from_fields(first.strict_fields())
+    except MalformedEntry as error:
+        raise MalformedEntry(f"entry {first.id}: {error.message}") from None
 
 
 def _identity(first: RawEntry, request: TaskRequest | None) -> dict[str, Any]:

@@ -7,26 +7,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from skillstream.cli.exits import Exit, exit_of_error
 from skillstream.cli.output import write
+from skillstream.cli.process import calm_garbage_collector, run_loop
 from skillstream.cli.target import settings_from
 from skillstream_schemas.errors import SkillstreamError
 
 from .app import Worker
 from .loading import load_agent
 from .processes import run_processes
-
-try:
-    import uvloop
-except ImportError:
-    _run_loop: Callable[..., int] = asyncio.run
-else:
-    _run_loop = uvloop.run
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +52,7 @@ def worker(
         flags = ["--lease", str(settings.lease_s), "--grace", str(settings.grace_s), "--concurrency", str(settings.concurrency)]
         flags += ["--redis", settings.redis_url, *(["--burst"] if burst else [])]
         raise typer.Exit(asyncio.run(run_processes([sys.executable, "-m", "skillstream", "worker", *targets, *flags], processes)))
-    code = _run_loop(_run(Worker(agents, settings), burst))
+    code = run_loop(_run(Worker(agents, settings), burst))
     raise typer.Exit(code)
 
 
@@ -80,6 +73,7 @@ async def _run(worker: Worker, burst: bool) -> int:
         sys.stderr.write(f"{error}\n")
         await worker.stop(grace_s=0)
         return int(exit_of_error(error))
+    calm_garbage_collector()
     write(f"worker {worker.name} is ready")
     ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
     if burst:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import os
 import sys
@@ -24,6 +23,8 @@ from skillstream_schemas.errors import (
     SkillstreamError,
 )
 from skillstream_schemas.state import TaskState
+
+from .process import run_loop
 
 P = ParamSpec("P")
 
@@ -66,7 +67,7 @@ def command(function: Callable[P, Coroutine[Any, Any, Exit | None]]) -> Callable
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            code = asyncio.run(function(*args, **kwargs)) or Exit.OK
+            code = run_loop(function(*args, **kwargs)) or Exit.OK
         except SkillstreamError as error:
             sys.stderr.write(f"{error}\n")
             code = exit_of_error(error)
