@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check package clean
+.PHONY: demo test check package bench bench-quick clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=...") if sys.version_info < (3, 11) else None'
@@ -28,5 +28,15 @@ package: $(VENV)/.installed  ## Build the wheel and try it with the base depende
 	$(RUN) -m build --outdir dist .
 	$(RUN) -m tests.acceptance.base_install dist
 
+$(VENV)/.bench-installed: $(VENV)/.installed
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	touch $@
+
+bench: $(VENV)/.bench-installed  ## Measure beside the peers; writes docs/performance.md (NAMES="throughput tokens" for some)
+	$(RUN) -m benchmarks $(NAMES)
+
+bench-quick: $(VENV)/.installed  ## Measure in a minute and say which ratio fell; KEEP=--keep-reference keeps this run's ratios
+	$(RUN) -m benchmarks --quick $(KEEP) $(NAMES)
+
 clean:  ## Remove what the commands made
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .skillstream
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .skillstream .bench

@@ -53,7 +53,7 @@ class ScriptBatch:
         reply = await self._pipeline.persist(partial(self._ask, shared, keys, arguments, False), self._script.name)
         if isinstance(reply, ReplyError):  # it may be the fault of another item of the group
             if reply.kind == "NOSCRIPT":
-                await self._pipeline.call("SCRIPT", "LOAD", self._script.source)
+                await self._pipeline.load(self._script)
             reply = await self._pipeline.persist(partial(self._ask, shared, keys, arguments, True), self._script.name)
         if isinstance(reply, ReplyError):
             raise BrokerRefused(f"{self._script.name}: {reply}")

@@ -96,7 +96,10 @@ class Broker:
         await self.pipeline.open()
         mine = str(self.settings.shards).encode()
         try:
-            known = await self.pipeline.call("SET", self.keys.shards, mine, "NX", "GET", step="check shards")
+            # read first: a follower's rights do not let it write, and only the first process of a broker has to
+            known = await self.pipeline.call("GET", self.keys.shards, step="check shards")
+            if known is None:
+                known = await self.pipeline.call("SET", self.keys.shards, mine, "NX", "GET", step="check shards")
             if known is not None and known != mine:
                 theirs = known.decode(errors="replace")
                 raise ShardsMismatch(f"the broker has {theirs} shards, this process {self.settings.shards}")

@@ -19,6 +19,8 @@ from skillstream_schemas.settings import Settings, without_secret
 
 from .resp import PUSH_TYPES, Argument, Reply, ReplyError, new_parser, pack
 
+_SCHEMES = ("redis://", "rediss://", "unix://")
+
 OnReplies = Callable[[list[Reply] | BrokerUnavailable], None]
 OnPush = Callable[[Sequence[Reply]], None]
 
@@ -166,8 +168,19 @@ def _redis_connection(settings: Settings, protocol: int) -> Any:
         # for the handshake alone: afterwards our own bounds count (redis-py 8 would cut blocking reads at 5 s)
         "socket_timeout": settings.connect_timeout_s,
     }
+    if url.startswith("rediss://"):
+        options["ssl_check_hostname"] = True  # redis-py checks it by itself from version 6 on
     try:
         pool: Any = redis.asyncio.ConnectionPool.from_url(url, **options)
-    except ValueError as error:
-        raise InvalidSettings(f"redis_url {without_secret(url)}: {error}") from None
-    return pool.make_connection()
+        return pool.make_connection()
+    except (ValueError, TypeError, AttributeError, redis.exceptions.RedisError) as error:
+        raise InvalidSettings(f"redis_url {without_secret(url)}: {_why_refused(url, error)}") from None
+
+
+def _why_refused(url: str, error: Exception) -> str:
+    # redis-py's own words may quote a piece of the URL, and that piece may be of the password
+    if not url.startswith(_SCHEMES):
+        return f"its scheme is none of {', '.join(_SCHEMES)}"
+    if isinstance(error, (TypeError, redis.exceptions.RedisError)):
+        return "redis-py does not know one of its query parameters, or the value of one"
+    return "it cannot be read: in user and password, characters such as / ? # @ % are written as %2F %3F %23 %40 %25"

@@ -94,12 +94,18 @@ class Pipeline:
 
     async def run(self, script: Script, keys: Sequence[Argument], arguments: Sequence[Argument]) -> Reply:
         """Runs a script that may be repeated; raises as `call` does."""
-        reply = await self._persist(pack(script.evalsha(keys, arguments)), script.name)
+        packed = pack(script.evalsha(keys, arguments))
+        reply = await self._persist(packed, script.name)
         if isinstance(reply, ReplyError) and reply.kind == "NOSCRIPT":
-            reply = await self._persist(pack(script.eval(keys, arguments)), script.name)
+            await self.load(script)
+            reply = await self._persist(packed, script.name)
         if isinstance(reply, ReplyError):
             raise BrokerRefused(f"{script.name}: {reply}")
         return reply
+
+    async def load(self, script: Script) -> None:
+        """Gives a script to a server that forgot it; raises as `call` does."""
+        await self.call("SCRIPT", "LOAD", script.source)
 
     async def batch(self, commands: Sequence[Sequence[Argument]], step: str) -> list[Reply]:
         """Runs several commands that may be repeated as one unit; error answers stand in their places.

@@ -28,10 +28,6 @@ class Script:
         """The command that runs the script where Redis has it."""
         return ["EVALSHA", self.sha, len(keys), *keys, *arguments]
 
-    def eval(self, keys: Sequence[Argument], arguments: Sequence[Argument]) -> list[Argument]:
-        """The command that brings the script along."""
-        return ["EVAL", self.source, len(keys), *keys, *arguments]
-
 
 SUBMIT, ENQUEUE, CANCEL, CLOSE, SETTLE = (
     Script.load("skillstream", name) for name in ("submit", "enqueue", "cancel", "close", "settle")

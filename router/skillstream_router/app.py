@@ -11,11 +11,11 @@ from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from skillstream.clock import Clock
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from skillstream_schemas.settings import Settings
 
 from .broker import RouterBroker
-from .clock import Clock, SystemClock
 from .inbox import Inbox, ReadingPace
 from .projection import Ring
 from .projector import Projector
@@ -59,7 +59,7 @@ class Router:
         self.settings = settings or Settings()
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         pace = pace or RouterPace()
-        clock = clock or SystemClock()
+        clock = clock or Clock()
         self._rings: asyncio.Queue[list[Ring]] = asyncio.Queue(maxsize=1)
         self._store = Store(self.settings)
         self._broker = RouterBroker(self.settings, self.name)

@@ -29,6 +29,7 @@ ROUTER = "router"
 """How the router signs the openings of tasks that it ends."""
 _FORGET_AFTER_MS = 3_600_000
 _ENDS_COMMANDS = 2
+_MAX_MS = 10**14
 _TRY_AGAIN = RETRY_KINDS - {"OOM"}
 """A list is a copy: a broker that is full goes without it, so that acknowledging goes on and makes room."""
 
@@ -205,6 +206,8 @@ class RouterBroker(Broker):
 def _ring(shard: int, entry: Reply) -> Ring:
     ring_id = entry[0].decode()
     at = int(ring_id.split("-", 1)[0])
+    if at > _MAX_MS:
+        at = 0  # anyone who may ring may give an id of his own: a time that no clock shows is no time
     if entry[1] is None:
         return Ring(shard, ring_id, at, problem="it was deleted")
     try:

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from skillstream.clock import Clock
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, DatabaseRefused, DatabaseUnavailable, MalformedEntry
 
 from .broker import RouterBroker
-from .clock import Clock
 from .portion import Portion
 from .projection import Ends, Notice, Projected, Ring, fold, lost, project
 from .settling import Ended, Settler

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from skillstream.broker import Ending
+from skillstream.clock import Clock
 from skillstream.closing import Verdict, close_from_outside
 from skillstream_schemas.errors import (
     BrokerUnavailable,
@@ -24,7 +25,6 @@ from skillstream_schemas.ids import START, EventId
 from skillstream_schemas.state import TaskState
 
 from .broker import ROUTER, RouterBroker
-from .clock import Clock
 from .diagnosis import Close, CloseAsRecorded, EndLost, Enqueue, Project, Remedy, Settle, diagnose
 from .settling import Ended, Settler, final_of_record
 from .sighting import Sighting

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import MalformedEntry
+from .limits import MAX_BYTES
 from .request import OnRetry, describe
 
 
@@ -41,7 +42,9 @@ class AgentCard(BaseModel):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> AgentCard:
-        """Reads a card from the broker; raises MalformedEntry."""
+        """Reads a card from the broker; raises MalformedEntry, for one over `MAX_BYTES` before parsing."""
+        if len(text) > MAX_BYTES:
+            raise MalformedEntry(f"agent card: {len(text)} bytes, the limit is {MAX_BYTES}")
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from .errors import MalformedEntry
 from .ids import SUBMISSION, EventId
+from .limits import MAX_FIELDS
 from .request import WIRE_VERSION, TaskRequest, compact_json, describe, read_json
 from .state import TaskState
 
@@ -178,6 +179,8 @@ def event_from_fields(event_id: EventId, fields: Fields) -> StatusEvent | ChunkE
     Raises MalformedEntry, which names the entry, for a missing, unknown or unreadable field or another wire version.
     """
     try:
+        if len(fields) > MAX_FIELDS:
+            raise MalformedEntry(f"{len(fields)} fields, the limit is {MAX_FIELDS}")
         if event_id == SUBMISSION:
             return _submission(fields)
         if "id" in fields:

@@ -7,14 +7,20 @@ worker with `msgpack` as their serialiser read and write the same bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgpack
 
 from .errors import MalformedJob
+from .json_text import MAX_JSON_DEPTH, MAX_JSON_NODES
 from .keys import RUN_SKILL
+from .limits import MIB
 
-MAX_JOB_BYTES = 8 * 1024 * 1024
+MAX_JOB_BYTES = 8 * MIB
+MAX_JOB_NODES = MAX_JSON_NODES
+"""Arrays and maps in one job: an empty one is a byte there and seventy in memory."""
+
+_Node = TypeVar("_Node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +50,9 @@ def unpack(data: bytes) -> Any:
     """Reads what arq or `pack` wrote: pass it as `job_deserializer`; raises MalformedJob."""
     if len(data) > MAX_JOB_BYTES:
         raise MalformedJob(f"the job has {len(data)} bytes, the limit is {MAX_JOB_BYTES}")
+    nodes = _Nodes()
     try:
-        return msgpack.unpackb(data, raw=False, strict_map_key=True)
+        return msgpack.unpackb(data, raw=False, strict_map_key=True, object_hook=nodes.count, list_hook=nodes.count)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise MalformedJob(f"the job is not msgpack: {type(error).__name__}: {error}") from None
 
@@ -70,7 +77,40 @@ def read_job(data: bytes) -> Job:
         raise MalformedJob("a skill's job has no keyword arguments and one argument at most: its request")
     if args and not isinstance(args[0], dict):
         raise MalformedJob("the argument of a skill's job is its request, a map")
+    if args:
+        _check_plain(args[0])
     return Job(function=function, request=args[0] if args else None, enqueued_ms=enqueued_ms)
+
+
+class _Nodes:
+    """Responsible for the end of a parse that makes too many objects."""
+
+    def __init__(self) -> None:
+        self._left = MAX_JOB_NODES
+
+    def count(self, node: _Node) -> _Node:
+        """Called by msgpack with each array and map once it is read."""
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"more than {MAX_JOB_NODES} arrays and maps")
+        return node
+
+
+def _check_plain(request: dict[str, Any]) -> None:
+    """Raises MalformedJob for values that JSON does not have, and for nesting that no other reader takes."""
+    level: list[Any] = [request]
+    for _ in range(MAX_JSON_DEPTH):
+        inner: list[Any] = []
+        for node in level:
+            for value in node.values() if isinstance(node, dict) else node:
+                if isinstance(value, dict | list):
+                    inner.append(value)
+                elif not (value is None or isinstance(value, str | int | float)):
+                    raise MalformedJob(f"the request holds {type(value).__name__}, which JSON does not have")
+        if not inner:
+            return
+        level = inner
+    raise MalformedJob(f"the request has more than {MAX_JSON_DEPTH} levels")
 
 
 def pack_result(

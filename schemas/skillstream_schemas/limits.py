@@ -7,17 +7,22 @@ from pydantic import BaseModel, ConfigDict, Field
 KIB = 1024
 MIB = 1024 * KIB
 
+MAX_BYTES = 16 * MIB
+"""What no setting may exceed: readers refuse a larger JSON text before they parse it."""
+MAX_FIELDS = 64
+"""Fields of one entry or request; the contract knows fewer than half as many."""
+
 
 class Limits(BaseModel):
     """Sizes that a worker and a client hold to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    message_bytes: int = Field(default=MIB, gt=0)
+    message_bytes: int = Field(default=MIB, gt=0, le=MAX_BYTES)
     """The message of a request; its metadata, history and data have the same limit, each."""
-    event_bytes: int = Field(default=64 * KIB, ge=KIB)
+    event_bytes: int = Field(default=64 * KIB, ge=KIB, le=MAX_BYTES)
     """A status or chunk entry."""
-    output_bytes: int = Field(default=16 * MIB, gt=0)
+    output_bytes: int = Field(default=16 * MIB, gt=0, le=MAX_BYTES)
     """All text of an attempt; the data of its final likewise."""
     buffer_bytes: int = Field(default=MIB, gt=0)
     """What an attempt may have said without an answer from Redis before its skill waits."""

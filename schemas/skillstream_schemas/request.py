@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, V
 
 from .errors import InvalidName, InvalidRequest, MalformedEntry, MessageTooLarge
 from .ids import check_name
-from .limits import Limits, utf8_length
+from .json_text import check_json
+from .limits import MAX_FIELDS, Limits, utf8_length
 from .money import MAX_MICROS
 
 WIRE_VERSION = "1"
@@ -65,7 +66,7 @@ class TaskRequest(BaseModel):
     admission: str | None = Field(default=None, max_length=_LABEL)
     deadline: int | None = Field(default=None, ge=0, lt=10**15)
     metadata: dict[str, JsonValue] | None = None
-    history: tuple[HistoryMessage, ...] | None = None
+    history: tuple[HistoryMessage, ...] | None = Field(default=None, fail_fast=True)
     traceparent: str | None = Field(default=None, max_length=_LABEL)
     data: JsonValue = None
 
@@ -77,6 +78,8 @@ class TaskRequest(BaseModel):
     @classmethod
     def build(cls, fields: Mapping[str, Any], limits: Limits) -> Self:
         """Makes a request from native values and checks its limits; raises InvalidRequest or MessageTooLarge."""
+        if len(fields) > MAX_FIELDS:
+            raise InvalidRequest(f"{len(fields)} fields, the limit is {MAX_FIELDS}")
         try:
             request = cls.model_validate(fields)
         except ValidationError as error:
@@ -125,6 +128,8 @@ class TaskRequest(BaseModel):
 
         Raises MalformedEntry for a missing, unknown or unreadable field.
         """
+        if len(fields) > MAX_FIELDS:
+            raise MalformedEntry(f"{len(fields)} fields, the limit is {MAX_FIELDS}")
         values: dict[str, Any] = dict(fields)
         try:
             for name in _JSON & values.keys():
@@ -158,13 +163,22 @@ _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allo
 
 
 def compact_json(value: Any) -> str:
-    """JSON without spaces, with real characters instead of escapes; raises ValueError for NaN and infinities."""
-    return _JSON_ENCODER.encode(value)
+    """JSON without spaces, with real characters instead of escapes.
+
+    Raises ValueError for NaN and infinities, and for what readers would refuse as too deep or too large.
+    """
+    text = _JSON_ENCODER.encode(value)
+    check_json(text)
+    return text
 
 
 def read_json(name: str, text: str) -> Any:
-    """Reads the JSON of the field `name`; raises MalformedEntry, also for NaN, infinities and lone surrogates."""
+    """Reads the JSON of the field `name`.
+
+    Raises MalformedEntry, also for NaN, infinities and lone surrogates, and before parsing for what is too deep or too large.
+    """
     try:
+        check_json(text)
         value = json.loads(text, parse_constant=_finite, parse_float=_finite)
         if "\\u" in text:
             compact_json(value).encode()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -18,7 +18,9 @@ from .request import describe
 
 _PREFIX = "SKILLSTREAM_"
 _DAY_S = 86_400
-_SECRET = re.compile(r"(?<=://)[^/]*@|(?<=[?&]username=)[^&]*|(?<=[?&]password=)[^&]*")
+_URLS = ("redis_url", "database_url")
+_USER = re.compile(r"(?<=://).*@", re.DOTALL)  # up to the last @: a password may hold what should have been %-encoded
+_SECRET = re.compile(r"([?&][^=&]*(?:user|pass|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
 class Settings(BaseModel):
@@ -32,7 +34,7 @@ class Settings(BaseModel):
     for `context_ttl_s`. Ledger: `platform_share` in hundredths of a percent of each price.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     database_url: str = "sqlite:///skillstream.db"
@@ -53,7 +55,7 @@ class Settings(BaseModel):
     platform_share: int = Field(default=500, ge=0, le=10_000)
     limits: Limits = Limits()
 
-    @field_validator("redis_url", "database_url")
+    @field_validator(*_URLS)
     @classmethod
     def _is_url(cls, value: str) -> str:
         if "://" not in value:
@@ -95,15 +97,12 @@ class Settings(BaseModel):
         except ValidationError as error:
             raise InvalidSettings(describe(error)) from None
 
-    def __repr__(self) -> str:
-        shown = self.model_dump(exclude={"limits"})
-        shown["redis_url"] = without_secret(self.redis_url)
-        shown["database_url"] = without_secret(self.database_url)
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
-
-    __str__ = __repr__
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """What repr, str and rich show: no user and no password."""
+        for name, value in self:
+            yield name, without_secret(value) if name in _URLS else value
 
 
 def without_secret(url: str) -> str:
     """The URL with user and password replaced, for logs and errors."""
-    return _SECRET.sub(lambda found: "***@" if found[0].endswith("@") else "***", url)
+    return _SECRET.sub(r"\1***", _USER.sub("***@", url))

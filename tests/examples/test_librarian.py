@@ -13,12 +13,12 @@ import pytest
 from examples import librarian, shelf
 from examples.librarian import agent, draft, research, summarize
 from skillstream import Client
+from skillstream.clock import Clock
 from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Response, TaskContext
 from skillstream_worker.broker import Lease, WorkerBroker
 from skillstream_worker.chunking import Chunking
-from skillstream_worker.clock import Clock
 from skillstream_worker.publication import Publication
 
 

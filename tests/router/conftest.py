@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from skillstream.clock import Clock
 from skillstream_router.app import RouterPace
 from skillstream_router.inbox import ReadingPace
 from skillstream_router.reaper import ReapingPace
@@ -23,7 +24,7 @@ REAPING = RouterPace(ReadingPace(block_s=0.2), ReapingPace(period_s=0.05, pause_
 RECONCILING = RouterPace(ReadingPace(block_s=0.2), ReapingPace(period_s=3600), ReconcilingPace(period_s=0.05, pause_s=0))
 
 
-class MovedClock:
+class MovedClock(Clock):
     """The machine's clock, `ahead_ms` ahead."""
 
     def __init__(self) -> None:

@@ -14,7 +14,8 @@ class CuttingProxy:
 
     `cut_up_after` and `cut_down_after` are how many bytes more go to the server, or come back, before the connection
     is dropped: once for the next connection that gets so far. `swallows` drops answers, `delay_s` holds each piece back
-    in both directions. `connections` counts those accepted so far, `drops` those that were cut.
+    in both directions. `connections` counts those accepted so far, `drops` those that were cut, `down_bytes` what
+    servers answered.
     """
 
     def __init__(self, port: int) -> None:
@@ -24,6 +25,7 @@ class CuttingProxy:
         self.delay_s = 0.0
         self.connections = 0
         self.drops = 0
+        self.down_bytes = 0
         self._target = port
         self._server: asyncio.Server | None = None
         self._open: set[_Wire] = set()
@@ -55,7 +57,11 @@ class CuttingProxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.close()  # as a server that is away would refuse
+            return
         wire = _Wire(writer, there_writer)
         self._open.add(wire)
         for pump in (self._up(wire, reader), self._down(wire, there_reader)):
@@ -71,6 +77,7 @@ class CuttingProxy:
 
     async def _down(self, wire: _Wire, reader: asyncio.StreamReader) -> None:
         while data := await self._read(reader):
+            self.down_bytes += len(data)
             if not self.swallows:
                 passed, self.cut_down_after, is_cut = _within(data, self.cut_down_after)
                 await self._pass(wire, wire.here, passed, is_cut)

@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class Process:
-    """A `skillstream` command in a process of its own; its output is read as it comes."""
+    """A `skillstream` command, or another module, in a process of its own; its output is read as it comes."""
 
-    def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None, module: str = "skillstream") -> None:
         self.lines: list[str] = []
         self._fresh: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "skillstream", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -41,6 +41,11 @@ class Process:
     def pid(self) -> int:
         """The process id."""
         return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of a process that has ended, None while it runs."""
+        return self._process.poll()
 
     def wait_for(self, words: str, timeout_s: float = 15.0) -> str:
         """The next line that has these words in it; fails with all output where none comes in time."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import redis
 
+from skillstream.clock import Clock
 from skillstream_schemas import keys as arq_keys
+from skillstream_schemas.limits import Limits
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
+from skillstream_worker.answers import Loss
 from skillstream_worker.broker import ClaimedJob, Lease, WorkerBroker
+from skillstream_worker.chunking import Chunking
 from skillstream_worker.openings import Opened
+from skillstream_worker.publication import Publication
 
 AGENT = "echo"
+TASK = "t1"
 FINAL_FIELDS = ("type", "final", "state", "completed", "text", "", "metadata", "{}", "chunks", "0", "at", "1")
 Fields = dict[str, str]
 
@@ -89,9 +95,9 @@ class ProtocolBench:
         """The ids on the stream."""
         return [event_id for event_id, _ in self.entries(task_id)]
 
-    def text(self, task_id: str) -> str:
-        """The text of all chunks."""
-        return "".join(fields["text"] for _, fields in self.entries(task_id) if fields["type"] == "chunk")
+    def texts(self, task_id: str) -> list[str]:
+        """The texts of all chunks."""
+        return [fields["text"] for _, fields in self.entries(task_id) if fields["type"] == "chunk"]
 
     def rings(self, task_id: str) -> list[Fields]:
         """The task's rings at its inbox, in order, without the task id."""
@@ -130,3 +136,44 @@ def lease_of(job: ClaimedJob, worker: str) -> Lease:
 def without_task(fields: Mapping[str, str]) -> Fields:
     """A ring's fields but the task id."""
     return {name: value for name, value in fields.items() if name != "task"}
+
+
+def port_of(settings: Settings) -> int:
+    """Where the server listens."""
+    return int(settings.redis_url.removesuffix("/0").rpartition(":")[2])
+
+
+def refused(outside: Any, kind: str) -> bool:
+    """True once the server has refused a command with an error of this kind."""
+    return f"errorstat_{kind}" in outside.info("errorstats")
+
+
+def is_dense(ids: list[str]) -> bool:
+    """True where the stream holds a submission and one attempt without a hole."""
+    return ids == ["0-1", *(f"1-{seq}" for seq in range(1, len(ids)))]
+
+
+class Stage(NamedTuple):
+    """An opened attempt, its publication, and the losses that were reported."""
+
+    publication: Publication
+    losses: list[Loss]
+
+
+async def staged(
+    bench: ProtocolBench,
+    chunking: Chunking | None = None,
+    *,
+    task_id: str = TASK,
+    kept: str = "",
+    settings: Settings | None = None,
+    **limits: int,
+) -> Stage:
+    """Opens a task; each yield is an entry unless `chunking` says otherwise. `settings` are the broker's."""
+    settings = (settings or bench.settings).changed(limits=Limits(**limits))
+    broker = await bench.broker("w1", settings)
+    lease, attempt = await bench.opened(task_id)
+    losses: list[Loss] = []
+    chunking = chunking or Chunking.off()
+    publication = Publication(broker, lease, attempt, chunking=chunking, clock=Clock(), kept=kept, on_loss=losses.append)
+    return Stage(publication, losses)

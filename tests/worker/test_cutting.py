@@ -14,8 +14,9 @@ from skillstream_schemas.limits import MIB, utf8_length
 from skillstream_worker.cutting import Boundary, last_boundary, split
 
 GRAPHEMES = [
-    "a", "Z", "0", " ", "\t", "\n", "\r\n", ".", "!", "…", "#", "`", "é", "e\u0301", "o\u0308\u0323", "ñ", "汉", "字", "。", "」", "각", "가",
-    "한", "\u1112\u1161\u11ab", "👍", "👍🏽", "👩\u200d👩\u200d👧\u200d👦", "🏴\u200d☠\ufe0f", "🇩🇪", "🇯🇵", "❤\ufe0f", "1\ufe0f\u20e3", "ก็", "நி",
+    "a", "Z", "0", " ", "\t", "\n", "\r\n", ".", "!", "…", "#", "`", "é", "e\u0301", "o\u0308\u0323", "ñ",
+    "汉", "字", "。", "」", "각", "가", "한", "\u1112\u1161\u11ab", "👍", "👍🏽", "👩\u200d👩\u200d👧\u200d👦",
+    "🏴\u200d☠\ufe0f", "🇩🇪", "🇯🇵", "❤\ufe0f", "1\ufe0f\u20e3", "ก็", "நி",
 ]  # fmt: skip
 WHOLES = ["\n\n", "\r\n\r\n", ". ", "! ", "。", "```\n", "~~~\n", "# head\n", "one two ", "- item\n", "“said.” "]
 

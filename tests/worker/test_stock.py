@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
 
 import arq
 import pytest
 from arq.connections import ArqRedis, RedisSettings
 from arq.jobs import Job, JobStatus
 
+from skillstream import Client
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.job import pack, unpack
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
-from skillstream_worker import Agent, Worker
+from skillstream_worker import Agent, Worker, arq_settings
 from tests.client.bounds import soon, until
 from tests.client.hand_worker import HandWorker
-from tests.support.verbs import AGENT, BOUND_S, Gates, script, verb_agent
+from tests.support.verbs import AGENT, BOUND_S, Gates, script
 
 from .conftest import Play, StartWorker
 from .view import View
@@ -49,20 +50,47 @@ async def stock_client(settings: Settings) -> AsyncIterator[StockClient]:
     await pool.aclose()
 
 
-@pytest.fixture
-async def start_stock(settings: Settings) -> AsyncIterator[Callable[[Agent], arq.Worker]]:
-    """Starts unmodified arq workers and stops them."""
-    running: list[tuple[arq.Worker, asyncio.Task[None]]] = []
+class StartStock(Protocol):
+    """Starts a stock worker; `changes` are settings."""
 
-    def start(agent: Agent) -> arq.Worker:
-        worker = arq.Worker(**agent.arq_settings(settings), poll_delay=POLL_S, handle_signals=False)
-        running.append((worker, asyncio.create_task(worker.async_run())))
-        return worker
+    def __call__(self, agent: Agent, **changes: Any) -> StockWorker: ...
+
+
+class StockWorker(arq.Worker):
+    """An arq worker as it is, that tells when it has polled: cancelled in the midst of it, arq leaves a pipeline open."""
+
+    def __init__(self, agent: Agent, settings: Settings) -> None:
+        super().__init__(**arq_settings(agent, settings), poll_delay=POLL_S, handle_signals=False)
+        self.polled = asyncio.Event()
+        self.running = asyncio.create_task(self.async_run())
+
+    async def _poll_iteration(self) -> None:
+        await super()._poll_iteration()
+        self.polled.set()
+
+    async def stop(self) -> None:
+        """Stops it as a signal does."""
+        if not self.running.done():
+            self.allow_pick_jobs = False
+            self.polled.clear()
+            await soon(self.polled.wait())
+        await soon(self.close())
+        await asyncio.gather(self.running, return_exceptions=True)
+
+
+@pytest.fixture
+async def start_stock(settings: Settings) -> AsyncIterator[StartStock]:
+    """Starts unmodified arq workers and stops them, once their jobs have ended."""
+    started: list[StockWorker] = []
+
+    def start(agent: Agent, **changes: Any) -> StockWorker:
+        started.append(StockWorker(agent, settings.changed(**changes)))
+        return started[-1]
 
     yield start
-    for worker, _ in running:
-        await worker.close()
-    await asyncio.gather(*(task for _, task in running), return_exceptions=True)
+    for worker in started:
+        await until(lambda worker=worker: all(job.done() for job in worker.tasks.values()))  # type: ignore[misc]
+        await worker.stop()
 
 
 async def result_of(job: Job | None) -> dict[str, str]:
@@ -112,6 +140,7 @@ class TestStockClient:
         result = await result_of(await stock_client.enqueue("t1", request_))
         assert (result["state"], result.get("error")) == (state, error)
 
+    @pytest.mark.guarantee("G6")
     async def test_the_same_id_again_runs_nothing_twice(self, stock_client: StockClient, view: View, gates: Gates) -> None:
         await result_of(await stock_client.enqueue("t1", REQUEST))
         assert await stock_client.enqueue("t1", REQUEST) is None
@@ -122,6 +151,7 @@ class TestStockClient:
         assert view.entries("t1") == before
         assert len(gates.contexts) == 1
 
+    @pytest.mark.guarantee("G6")
     async def test_the_same_id_while_it_runs(self, stock_client: StockClient, gates: Gates) -> None:
         request = REQUEST | {"message": script(["reach", "running"], ["wait", "end"], ["say", "x"])}
         job = await stock_client.enqueue("t1", request)
@@ -137,16 +167,13 @@ class TestStockClient:
         assert int(view.opening("t1")["at"]) - queued_ms >= 399
 
     async def test_a_stock_task_is_followed_and_canceled_like_ours(
-        self, stock_client: StockClient, gates: Gates, begin: Play
+        self, stock_client: StockClient, gates: Gates, client: Client
     ) -> None:
         request = REQUEST | {"message": script(["say", "half"], ["reach", "running"], ["wait", "never"])}
         job = await stock_client.enqueue("t1", request)
         await gates.reached("running")
-        ours = await begin(["say", "x"])
-        task = type(ours)(ours._broker, ours._hub, "t1")
-        assert (await task.cancel("enough", timeout=BOUND_S)).text == "half"
+        assert (await client.task("t1").cancel("enough", timeout=BOUND_S)).text == "half"
         assert (await result_of(job))["reason"] == "enough"
-        await ours.result(BOUND_S)
 
     async def test_a_stock_abort_of_a_running_skill_does_not_harm_it(
         self, start_worker: StartWorker, stock_client: StockClient, gates: Gates, view: View
@@ -177,7 +204,7 @@ class TestStockClient:
 
 class TestStockWorker:
     async def test_a_task_of_our_client(
-        self, begin: Play, view: View, agent: Agent, hand: HandWorker, start_stock: Callable[[Agent], arq.Worker]
+        self, begin: Play, view: View, agent: Agent, hand: HandWorker, start_stock: StartStock
     ) -> None:
         hand.announce(*agent.card.skills, agent=AGENT)
         task = await begin(["say", "by "], ["progress", "p"], ["say", "arq"])
@@ -190,21 +217,21 @@ class TestStockWorker:
         assert stock.jobs_failed == 0
 
     async def test_a_task_of_a_stock_client(
-        self, stock_client: StockClient, view: View, agent: Agent, start_stock: Callable[[Agent], arq.Worker]
+        self, stock_client: StockClient, view: View, agent: Agent, start_stock: StartStock
     ) -> None:
         start_stock(agent)
         result = await result_of(await stock_client.enqueue("t1", REQUEST))
         assert result == view.final("t1")
         assert result["text"] == "from stock"
 
-    async def test_it_announces_the_agent(self, view: View, agent: Agent, start_stock: Callable[[Agent], arq.Worker]) -> None:
+    async def test_it_announces_the_agent(self, view: View, agent: Agent, start_stock: StartStock) -> None:
         start_stock(agent)
         await until(lambda: view.redis.hexists(view.keys.agents, AGENT))
         card = json.loads(view.redis.hget(view.keys.agents, AGENT))
         assert [skill["name"] for skill in card["skills"]] == ["stream", "plain"]
 
     async def test_a_retry_waits_for_its_delay(
-        self, begin: Play, view: View, agent: Agent, hand: HandWorker, start_stock: Callable[[Agent], arq.Worker]
+        self, begin: Play, view: View, agent: Agent, hand: HandWorker, start_stock: StartStock
     ) -> None:
         hand.announce(*agent.card.skills, agent=AGENT)
         task = await begin(["attempt", 1, ["retry", 0.3]], ["say", "second"])
@@ -215,7 +242,7 @@ class TestStockWorker:
         await until(lambda: not view.queued())
 
     async def test_attempts_are_exhausted_by_our_count(
-        self, begin: Play, view: View, agent: Agent, hand: HandWorker, start_stock: Callable[[Agent], arq.Worker]
+        self, begin: Play, view: View, agent: Agent, hand: HandWorker, start_stock: StartStock
     ) -> None:
         hand.announce(*agent.card.skills, agent=AGENT)
         task = await begin(["say", "x"], ["retry", 0])
@@ -225,7 +252,7 @@ class TestStockWorker:
         assert view.opening(task.id, 3)["strikes"] == "3"
 
     async def test_a_running_task_is_canceled(
-        self, begin: Play, agent: Agent, hand: HandWorker, gates: Gates, start_stock: Callable[[Agent], arq.Worker], view: View
+        self, begin: Play, agent: Agent, hand: HandWorker, gates: Gates, start_stock: StartStock, view: View
     ) -> None:
         hand.announce(*agent.card.skills, agent=AGENT)
         task = await begin(["say", "half"], ["reach", "running"], ["wait", "never"])
@@ -236,13 +263,13 @@ class TestStockWorker:
         await until(lambda: not view.queued())
 
     async def test_a_stopped_worker_hands_back(
-        self, begin: Play, view: View, agent: Agent, hand: HandWorker, gates: Gates, start_stock: Callable[[Agent], arq.Worker]
+        self, begin: Play, view: View, agent: Agent, hand: HandWorker, gates: Gates, start_stock: StartStock
     ) -> None:
         hand.announce(*agent.card.skills, agent=AGENT)
         task = await begin(["attempt", 1, ["reach", "running"], ["wait", "never"]], ["say", "whole"])
         first = start_stock(agent)
         await gates.reached("running")
-        await soon(first.close())
+        await first.stop()
         assert view.shape(task.id) == ["submitted", "working", "drain"]
         assert view.lease(task.id) is None
         start_stock(agent)
@@ -251,7 +278,7 @@ class TestStockWorker:
         await until(lambda: not view.queued())
 
     async def test_bad_jobs_do_not_stop_it(
-        self, play: Play, view: View, agent: Agent, hand: HandWorker, start_stock: Callable[[Agent], arq.Worker]
+        self, play: Play, view: View, agent: Agent, hand: HandWorker, start_stock: StartStock
     ) -> None:
         hand.announce(*agent.card.skills, agent=AGENT)
         queue = arq_keys.queue(AGENT)
@@ -272,7 +299,7 @@ class TestStockWorker:
 
     @pytest.mark.guarantee("G4")
     async def test_while_fenced_it_waits_for_the_final(
-        self, begin: Play, view: View, agent: Agent, hand: HandWorker, gates: Gates, start_stock: Callable[[Agent], arq.Worker]
+        self, begin: Play, view: View, agent: Agent, hand: HandWorker, gates: Gates, start_stock: StartStock
     ) -> None:
         hand.announce(*agent.card.skills, agent=AGENT)
         task = await begin(["say", "mine"], ["reach", "running"], ["wait", "end"], ["say", "late"])
@@ -290,27 +317,22 @@ class TestStockWorker:
 
     @pytest.mark.guarantee("G1", "G4")
     async def test_while_fenced_by_nobody_it_tries_again(
-        self, begin: Play, view: View, gates: Gates, hand: HandWorker, settings: Settings
+        self, begin: Play, view: View, agent: Agent, gates: Gates, hand: HandWorker, start_stock: StartStock
     ) -> None:
-        agent = verb_agent(gates)
         hand.announce(*agent.card.skills, agent=AGENT)
         task = await begin(["attempt", 1, ["reach", "running"], ["wait", "end"], ["say", "late"]], ["say", "third"])
-        stock = arq.Worker(
-            **agent.arq_settings(settings.changed(lease_s=0.2)), poll_delay=POLL_S, handle_signals=False, burst=True
-        )
-        running = asyncio.create_task(stock.async_run())
+        stock = start_stock(agent, lease_s=0.2)
         await gates.reached("running")
         hand.open(task.id, 2, claim=int(view.opening(task.id)["claim"]) + 1)
         gates.open("end")
         assert (await task.result(BOUND_S)).text == "third"
-        await soon(running)
-        await soon(stock.close())
+        await until(lambda: not view.queued())
         assert stock.jobs_retried == 1
         assert view.opening(task.id, 3)["strikes"] == "3"
 
 
 async def test_ours_and_stock_on_one_queue_run_each_task_once(
-    begin: Play, view: View, agent: Agent, gates: Gates, start_worker: StartWorker, start_stock: Callable[[Agent], arq.Worker]
+    begin: Play, view: View, agent: Agent, gates: Gates, start_worker: StartWorker, start_stock: StartStock
 ) -> None:
     ours: Worker = await start_worker(agent, concurrency=2)
     start_stock(agent)

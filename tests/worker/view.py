@@ -92,4 +92,4 @@ def _word(fields: Fields) -> str:
         return f"chunk {fields['text']}" if "text" in fields else f"{fields['mode']} {fields['data']}"
     if fields["type"] == "final":
         return f"final {fields['state']}"
-    return fields.get("handed_back") or fields.get("state") or f"status {fields['text']}"
+    return fields.get("handed_back") or (f"status {fields['text']}" if "text" in fields else fields["state"])

@@ -7,5 +7,6 @@ from .context import TaskContext
 from .cutting import Boundary
 from .response import Response
 from .retry import Retry
+from .stock import arq_settings
 
-__all__ = ["Agent", "Boundary", "Chunking", "Response", "Retry", "SocietyAgent", "TaskContext", "Worker"]
+__all__ = ["Agent", "Boundary", "Chunking", "Response", "Retry", "SocietyAgent", "TaskContext", "Worker", "arq_settings"]

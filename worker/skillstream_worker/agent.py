@@ -13,7 +13,6 @@ from skillstream_schemas.card import AgentCard
 from skillstream_schemas.ids import check_name
 from skillstream_schemas.money import Price, usd_to_micros
 from skillstream_schemas.request import OnRetry
-from skillstream_schemas.settings import Settings
 
 from .chunking import Chunking
 from .skill import PlainFunction, Skill, StreamingFunction, detect_streaming
@@ -55,12 +54,6 @@ class Agent:
         """What is announced of this agent; workers add themselves."""
         skills = tuple(skill.card for skill in self.skills.values())
         return AgentCard(name=self.name, description=self.description, queue=self.queue, skills=skills)
-
-    def arq_settings(self, settings: Settings | None = None) -> dict[str, Any]:
-        """Arguments for a stock arq worker that runs these skills: `arq.Worker(**agent.arq_settings())`."""
-        from .stock import arq_settings  # the runner needs agents: imported when asked for
-
-        return arq_settings(self, settings or Settings())
 
     def skill(
         self,

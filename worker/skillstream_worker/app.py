@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Self
 
 from skillstream import Client
+from skillstream.clock import Clock
 from skillstream_schemas.settings import Settings
 
 from .agent import Agent
@@ -18,7 +19,6 @@ from .announcer import Announcer
 from .attempt import Attempt, Services
 from .broker import ClaimedJob, WorkerBroker
 from .claimer import Claimer
-from .clock import Clock
 from .listener import Listener
 from .outcome import StopCause
 from .plain_functions import PlainFunctions

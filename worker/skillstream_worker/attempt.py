@@ -11,6 +11,7 @@ from typing import Protocol
 from skillstream import Client
 from skillstream.broker import Ending as TaskEnding
 from skillstream.broker import Settlement
+from skillstream.clock import Clock
 from skillstream.closing import Verdict, close_from_outside, read_transcript
 from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, StreamGap, Unpublishable
 from skillstream_schemas.event import FinalEvent
@@ -22,11 +23,10 @@ from .agent import Agent
 from .answers import Loss
 from .broker import ClaimedJob, Lease, WorkerBroker
 from .chunking import Chunking
-from .clock import Clock
 from .context import TaskContext
 from .endings import of_error, of_stop, of_timeout, of_unreadable, refusal, verdict_of
 from .finals import final_fields, stock_result
-from .history import conversation
+from .history import conversation, has_history
 from .openings import AlreadyFinal, Gone, MustClose, MustRead, Opened, Opening, Stale
 from .outcome import Abandon, End, Ending, HandBack, Outcome, StopCause
 from .performance import perform
@@ -167,7 +167,7 @@ class Attempt:
             task_id=self.lease.task_id,
             attempt=opened.attempt,
             request=request,
-            history=await conversation(self._services.broker, request),
+            history=await conversation(self._services.broker, request) if has_history(request) else [],
             partial_text=kept,
             publication=publication,
             client=self._services.client,

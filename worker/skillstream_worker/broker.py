@@ -29,6 +29,9 @@ from .openings import (
 )
 from .scripts import ANNOUNCE, CLAIM, FINISH, OPEN, RELEASE, RENEW
 
+_CLAIM_DIGITS = 20
+"""µs of broker time have 16: a longer number is nobody's claim."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimedJob:
@@ -70,6 +73,13 @@ class Top(NamedTuple):
     id: EventId | None
     claim: int | None
     """The claim shown by the opening of the attempt that was asked for."""
+
+
+class Finish(NamedTuple):
+    """The answer to a final: whether it stands on the stream, and the last entry there (None where there is no stream)."""
+
+    is_there: bool
+    top: EventId | None
 
 
 class WorkerBroker(Broker):
@@ -128,16 +138,12 @@ class WorkerBroker(Broker):
             arguments += flat(stock_request.to_fields())
         return _opening(await self.pipeline.run(OPEN, keys, arguments))
 
-    async def finish(self, task_id: str, last: EventId, final: EventId, fields: Sequence[str]) -> EventId | None:
-        """Adds a final right behind the attempt's last entry and rings (rule P6).
-
-        Returns the id on top of the stream: `final` where it is there; another id, or None without a stream, where not.
-        """
-        keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
-        reply = await self.pipeline.run(FINISH, keys, [task_id, str(last), str(final), self._stream_ttl_ms, *fields])
-        if reply[0] == b"ok":
-            return final
-        return EventId.parse(reply[1].decode()) if reply[1] else None
+    async def finish(self, lease: Lease, last: EventId, final: EventId, fields: Sequence[str]) -> Finish:
+        """Adds a final right behind the attempt's last entry and rings (rule P6)."""
+        keys = [self.keys.events(lease.task_id), self.keys.inbox_of(lease.task_id)]
+        arguments: list[Argument] = [lease.task_id, lease.claim, str(last), str(final), self._stream_ttl_ms, *fields]
+        outcome, top = await self.pipeline.run(FINISH, keys, arguments)
+        return Finish(outcome == b"ok", EventId.parse(top.decode()) if top else None)
 
     async def look(self, task_id: str, attempt: int) -> Top:
         """What stands on top of a stream, and the claim shown by the opening of `attempt` (rule P5)."""
@@ -149,7 +155,7 @@ class WorkerBroker(Broker):
             return Top(None, None)
         fields = dict(zip(opening[0][1][::2], opening[0][1][1::2], strict=True)) if opening else {}
         claim = fields.get(b"claim", b"")
-        return Top(EventId.parse(top[0][0].decode()), int(claim) if claim.isdigit() else None)
+        return Top(EventId.parse(top[0][0].decode()), int(claim) if claim.isdigit() and len(claim) <= _CLAIM_DIGITS else None)
 
     async def cancel_reasons(self, task_ids: Sequence[str]) -> dict[str, str]:
         """Reasons of the cancellations that stand on the broker for these tasks."""

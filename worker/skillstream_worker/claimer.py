@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from skillstream.clock import Clock
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 
 from .agent import Agent
 from .broker import Claimed, ClaimedJob, WakeLine, WorkerBroker
-from .clock import Clock
 from .slots import Slots
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ import typer
 from skillstream.cli.exits import Exit, exit_of_error
 from skillstream.cli.output import write
 from skillstream.cli.process import calm_garbage_collector, run_loop
-from skillstream.cli.target import settings_from
+from skillstream.cli.target import environment_of, settings_from
 from skillstream_schemas.errors import SkillstreamError
 
 from .app import Worker
@@ -50,8 +50,9 @@ def worker(
         raise typer.Exit(int(exit_of_error(error))) from None
     if processes > 1:
         flags = ["--lease", str(settings.lease_s), "--grace", str(settings.grace_s), "--concurrency", str(settings.concurrency)]
-        flags += ["--redis", settings.redis_url, *(["--burst"] if burst else [])]
-        raise typer.Exit(asyncio.run(run_processes([sys.executable, "-m", "skillstream", "worker", *targets, *flags], processes)))
+        flags += ["--burst"] if burst else []
+        command = [sys.executable, "-m", "skillstream", "worker", *targets, *flags]
+        raise typer.Exit(asyncio.run(run_processes(command, processes, environment_of(settings))))
     code = run_loop(_run(Worker(agents, settings), burst))
     raise typer.Exit(code)
 

@@ -18,7 +18,11 @@ def final_fields(agent: str, end: End, text: str, chunks: int, usage: Mapping[st
     fields = ["type", "final", "state", end.state.value, "text", text]
     if end.data is not None:
         fields += ["data", compact_json(end.data)]
-    fields += ["metadata", compact_json({**end.metadata, "agentId": agent, "agentName": agent})]
+    if end.metadata:
+        fields += ["metadata", compact_json({**end.metadata, "agentId": agent, "agentName": agent})]
+    else:
+        # names of agents need no escapes; this is what most finals carry
+        fields += ["metadata", f'{{"agentId":"{agent}","agentName":"{agent}"}}']
     if end.error is not None:
         fields += ["error", end.error.value]
     if end.reason is not None:

@@ -12,6 +12,11 @@ from skillstream_schemas.request import HistoryMessage, TaskRequest
 log = logging.getLogger(__name__)
 
 
+def has_history(request: TaskRequest) -> bool:
+    """True where there may be messages before this task."""
+    return request.context_id is not None or request.history is not None or request.follows is not None
+
+
 async def conversation(broker: Broker, request: TaskRequest) -> list[HistoryMessage]:
     """Messages before this task, oldest first: those that the request brings, else the context's recent ones.
 

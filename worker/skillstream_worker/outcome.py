@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +20,7 @@ class End:
     error: FailureCode | None = None
     reason: str | None = None
     own_text: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] | None = None
     data: Any = None
 
     @classmethod

@@ -32,10 +32,17 @@ async def perform(skill: Skill, message: str, context: TaskContext, publication:
         end = await _stream(skill, message, context, publication)
     else:
         end = _end_of(await skill.function(message, context))
-    for name, text in (("text", end.own_text), ("data", compact_json(end.data)), ("metadata", compact_json(end.metadata))):
-        if utf8_length(text) > limits.output_bytes:
-            raise OutputTooLarge(f"the {name} of the final is over {limits.output_bytes} bytes")
+    if end.own_text:
+        _check_size("text", end.own_text, limits)
+    for name, value in (("data", end.data), ("metadata", end.metadata)):
+        if value:
+            _check_size(name, compact_json(value), limits)
     return end
+
+
+def _check_size(name: str, text: str, limits: Limits) -> None:
+    if utf8_length(text) > limits.output_bytes:
+        raise OutputTooLarge(f"the {name} of the final is over {limits.output_bytes} bytes")
 
 
 async def _stream(skill: Skill, message: str, context: TaskContext, publication: Publication) -> End:
@@ -78,7 +85,7 @@ def _end_of(value: Any) -> End:
 
 
 def _end(response: Response, snapshot: Any) -> End:
-    return End(response.state, own_text=response.text, metadata=dict(response.metadata or {}), data=snapshot)
+    return End(response.state, own_text=response.text, metadata=response.metadata, data=snapshot)
 
 
 def _structured(piece: Any) -> Any:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import arq
-from arq.connections import RedisSettings
 
 from skillstream_schemas import job, keys
 from skillstream_schemas.settings import Settings
 
 from .agent import Agent
+from .arq_connection import arq_redis_settings
+
+_ROUND_S = 0.5
 
 
 class PlainFunctions:
@@ -23,12 +27,17 @@ class PlainFunctions:
             functions=self._agent.functions,
             cron_jobs=self._agent.cron_jobs or None,
             queue_name=keys.plain_queue(self._agent.name),
-            redis_settings=RedisSettings.from_dsn(self._settings.redis_url),
+            redis_settings=arq_redis_settings(self._settings),
             job_serializer=job.pack,
             job_deserializer=job.unpack,
             handle_signals=False,
         )
+        running = asyncio.create_task(worker.async_run())
         try:
-            await worker.async_run()
+            await asyncio.shield(running)
         finally:
+            # cut off while it takes a job, arq would leave that job's lease behind: first it stops taking any
+            worker.burst, worker.max_burst_jobs = True, 0
+            await asyncio.wait([running], timeout=worker.poll_delay_s + _ROUND_S)
             await worker.close()
+            await asyncio.gather(running, return_exceptions=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
-async def run_processes(command: Sequence[str], count: int) -> int:
-    """Runs `count` processes of a command until all end; signals are passed on to each.
+async def run_processes(command: Sequence[str], count: int, env: Mapping[str, str]) -> int:
+    """Runs `count` processes of a command in this environment until all end; signals are passed on to each.
 
     Returns the highest exit code. One that ends by itself is not started again: what watches this process decides.
     """
-    processes = [await asyncio.create_subprocess_exec(*command, start_new_session=True) for _ in range(count)]
+    processes = [await asyncio.create_subprocess_exec(*command, env=env, start_new_session=True) for _ in range(count)]
     loop = asyncio.get_running_loop()
 
     def pass_on(signum: signal.Signals) -> None:

@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from skillstream.clock import Clock
 from skillstream.resp import Reply, ReplyError, pack
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, EventTooLarge, OutputTooLarge, Unpublishable
 from skillstream_schemas.event import HandedBack
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.limits import utf8_length
 
-from .answers import Loss, passes, problem_of
+from .answers import Loss, is_stale_link, loss_behind, passes, problem_of
 from .broker import Lease, WorkerBroker
 from .chunking import Chunking
-from .clock import Clock
 from .merging import TextBuffer
 
 _UNIT_BYTES = 256 * 1024
@@ -64,12 +64,14 @@ class Publication:
         self._resend = False
         self._sent_bytes = 0
         self._acknowledged = 1
+        self._generation = broker.pipeline.generation
         self._queued = False
         self._flushing = False
         self._wrote_at_s = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
         self._looks = 0
+        self._closed = False
         self._progress = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -134,14 +136,10 @@ class Publication:
         """Adds the final behind everything said; False where the attempt lost its stream (rule P6)."""
         await self.flush()
         last, final = EventId(self._attempt, self._acknowledged), EventId(self._attempt, self._acknowledged + 1)
-        top = await self._broker.finish(self._lease.task_id, last, final, fields)
-        if top == final:
-            return True
-        if top is None:
-            self._lose(Loss.GONE)
-        else:
-            self._lose(Loss.FENCED if top.attempt > self._attempt else Loss.WENT_BACK)
-        return False
+        finish = await self._broker.finish(self._lease, last, final, fields)
+        if not finish.is_there:
+            self._lose(loss_behind(finish.top, self._attempt))
+        return finish.is_there
 
     async def hand_back(self, why: HandedBack) -> None:
         """Says that another attempt is to go on, and waits until that has arrived (rule P10); raises Unpublishable."""
@@ -151,6 +149,7 @@ class Publication:
 
     def close(self) -> None:
         """Ends timers and looks; nothing more is sent."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._looking is not None:
@@ -160,9 +159,13 @@ class Publication:
 
     def pack(self) -> tuple[bytes, int]:
         """Called by the pipeline at the moment of writing: this attempt's next entries as one unit."""
-        self._queued = False
-        if self.loss is not None:
+        if self.loss is not None or self._closed:
             return b"", 0
+        if self._generation != self._broker.pipeline.generation:
+            # no answer tells of a connection that broke while nothing was under way; it stays queued until it has looked
+            self._start_look(BrokerUnavailable("the connection was made again"))
+            return b"", 0
+        self._queued = False
         if self._resend:
             self._resend = False
         else:
@@ -179,15 +182,23 @@ class Publication:
 
     def deliver(self, replies: Sequence[Reply] | BrokerUnavailable) -> None:
         """Called by the pipeline with the answers."""
-        if self.loss is not None or not self._sent:
+        if self.loss is not None or self._closed:
             return
-        problem: Reply = replies if isinstance(replies, BrokerUnavailable) else problem_of(replies)
+        if not self._sent:
+            self._lose(Loss.BROKER)  # it was never packed: the pipeline's patience has ended
+            return
+        problem = replies if isinstance(replies, BrokerUnavailable) else problem_of(replies)
         if problem is None:
             self._looks = 0
             self._arrived(self._sent[-1].seq)
             self._touch()
         else:
-            self._looking = asyncio.get_running_loop().create_task(self._look(problem), name=f"look {self._lease.task_id}")
+            if is_stale_link(problem):
+                self._broker.pipeline.drop_connection(str(problem))
+            self._start_look(problem)
+
+    def _start_look(self, problem: ReplyError | BrokerUnavailable) -> None:
+        self._looking = asyncio.get_running_loop().create_task(self._look(problem), name=f"look {self._lease.task_id}")
 
     def _touch(self) -> None:
         """Has the pipeline write now, or sets the moment at which it shall."""
@@ -242,7 +253,7 @@ class Publication:
         self._acknowledged = max(self._acknowledged, seq)
         self._progress.set()
 
-    async def _look(self, problem: Reply) -> None:
+    async def _look(self, problem: ReplyError | BrokerUnavailable) -> None:
         """Finds out what has arrived after an answer that does not say so, and sends the rest again as it was."""
         self._looks += 1
         if isinstance(problem, ReplyError):
@@ -252,21 +263,23 @@ class Publication:
         except (BrokerUnavailable, BrokerRefused):
             self._lose(Loss.BROKER)
             return
-        if top.id is None:
-            self._lose(Loss.GONE)
-        elif top.id.attempt > self._attempt:
-            self._lose(Loss.FENCED)
-        elif top.claim != self._lease.claim or not self._acknowledged <= top.id.seq <= self._sent[-1].seq:
-            self._lose(Loss.WENT_BACK)
+        if top.id is None or top.claim != self._lease.claim or not self._can_be_mine(top.id):
+            self._lose(loss_behind(top.id, self._attempt))
         elif top.id.seq == self._acknowledged and self._looks > _LOOKS and not passes(problem):
             self._lose(Loss.BROKER)
         else:
+            self._generation = self._broker.pipeline.generation
+            self._queued = False
             self._arrived(top.id.seq)
             self._resend = bool(self._sent)
             if self._resend:
                 self._queue()
             else:
                 self._touch()
+
+    def _can_be_mine(self, top: EventId) -> bool:
+        newest = self._sent[-1].seq if self._sent else self._acknowledged
+        return top.attempt == self._attempt and self._acknowledged <= top.seq <= newest
 
     async def _advance(self) -> None:
         self._raise_loss()

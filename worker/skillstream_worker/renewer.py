@@ -7,11 +7,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Mapping
 
+from skillstream.clock import Clock
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 
 from .attempt import Attempt
 from .broker import WorkerBroker
-from .clock import Clock
 from .outcome import StopCause
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,11 @@ class Response:
     progress: float | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a status or progress that does not exist."""
+        """Raises ValueError for a status or progress that does not exist, TypeError for text or metadata of another type."""
+        if not isinstance(self.text, str):
+            raise TypeError(f"the text of a Response is a str, not {type(self.text).__name__}")
+        if self.metadata is not None and not isinstance(self.metadata, Mapping):
+            raise TypeError(f"the metadata of a Response is a mapping, not {type(self.metadata).__name__}")
         state = TaskState(self.status)
         if state is TaskState.SUBMITTED:
             raise ValueError("a skill cannot set the status submitted")

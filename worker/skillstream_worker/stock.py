@@ -7,21 +7,21 @@ import contextlib
 from typing import Any, cast
 
 import arq
-from arq.connections import RedisSettings
 from arq.typing import WorkerCoroutine
 from arq.worker import func
 
 from skillstream import Client
 from skillstream.broker import Settlement
+from skillstream.clock import Clock
 from skillstream_schemas import job as arq_job
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import ResultTimeout, UnknownTask
 from skillstream_schemas.settings import Settings
 
 from .agent import Agent
+from .arq_connection import arq_redis_settings
 from .attempt import Attempt, Services
 from .broker import ClaimedJob, WorkerBroker
-from .clock import Clock
 from .listener import Listener
 from .outcome import Outcome, StopCause
 
@@ -44,7 +44,7 @@ def arq_settings(agent: Agent, settings: Settings) -> dict[str, Any]:
     return {
         "functions": [func(cast(WorkerCoroutine, runner.run_skill), name=arq_keys.RUN_SKILL, timeout=timeout_s, max_tries=tries)],
         "queue_name": agent.queue,
-        "redis_settings": RedisSettings.from_dsn(settings.redis_url),
+        "redis_settings": arq_redis_settings(settings),
         "job_serializer": arq_job.pack,
         "job_deserializer": arq_job.unpack,
         "max_jobs": settings.concurrency,

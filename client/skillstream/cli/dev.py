@@ -12,11 +12,12 @@ from typing import Annotated
 import typer
 
 from skillstream_schemas.errors import MissingExtra
+from skillstream_schemas.settings import without_secret
 
 from .embedded import EmbeddedValkey
 from .exits import Exit, command
 from .output import write
-from .target import publish_running, settings_from
+from .target import environment_of, publish_running, settings_from
 
 _STOP_S = 45.0
 
@@ -35,20 +36,18 @@ async def dev(
         settings = settings_from(redis_url=url, database_url=database_url)
         record = publish_running(settings)
         stack.callback(record.unlink, missing_ok=True)
-        write(f"broker   {settings.redis_url}")
+        write(f"broker   {without_secret(settings.redis_url)}")
         write(f"database {database_url}")
-        worker = ["worker", *targets, "--redis", url]
-        router = ["router", "--redis", url, "--database", database_url]
-        return await _run_together({"worker": worker, "router": router})
+        return await _run_together({"worker": ["worker", *targets], "router": ["router"]}, environment_of(settings))
 
 
-async def _run_together(commands: dict[str, list[str]]) -> Exit:
+async def _run_together(commands: dict[str, list[str]], env: dict[str, str]) -> Exit:
     """Runs processes until a signal comes or one of them ends, then stops them all."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, stop.set)
-    processes = {name: await _start(arguments) for name, arguments in commands.items()}
+    processes = {name: await _start(arguments, env) for name, arguments in commands.items()}
     printing = [asyncio.create_task(_print(name, process)) for name, process in processes.items()]
     ends = [asyncio.create_task(process.wait()) for process in processes.values()]
     stopping = asyncio.create_task(stop.wait())
@@ -63,10 +62,10 @@ async def _run_together(commands: dict[str, list[str]]) -> Exit:
     return Exit.OK
 
 
-async def _start(arguments: list[str]) -> asyncio.subprocess.Process:
+async def _start(arguments: list[str], env: dict[str, str]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "skillstream", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            sys.executable, "-m", "skillstream", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=env,
             start_new_session=True,  # Ctrl-C comes to us alone, and we stop them in order
         )  # fmt: skip
     except OSError as error:

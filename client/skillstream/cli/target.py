@@ -25,12 +25,18 @@ def settings_from(**flags: Any) -> Settings:
     return Settings.from_env(os.environ, **overrides)
 
 
+def environment_of(settings: Settings) -> dict[str, str]:
+    """This process's environment, with these URLs, for processes that it starts: arguments are seen by everyone."""
+    return {**os.environ, **{f"SKILLSTREAM_{name.upper()}": getattr(settings, name) for name in _FIELDS}}
+
+
 def publish_running(settings: Settings) -> Path:
     """Leaves the URLs of a running `dev` where other commands of the same user find them; returns the file."""
     path = _path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     record = {name: getattr(settings, name) for name in _FIELDS} | {"pid": os.getpid()}
     path.touch(mode=0o600)
+    path.chmod(0o600)  # also where it was there before
     path.write_text(json.dumps(record))
     return path
 

@@ -17,8 +17,10 @@ for i = 6, #ARGV do
     local number = string.format('%.0f', claim)
     if redis.call('SET', KEYS[first], ARGV[1] .. ':' .. number, 'NX', 'PX', ARGV[2]) then
       redis.call('ZADD', KEYS[1], 'XX', lease_end, ARGV[i])
-      local claims = redis.call('INCR', KEYS[first + 2])
-      redis.call('PEXPIRE', KEYS[first + 2], ARGV[4])
+      local claims = 1
+      if not redis.call('SET', KEYS[first + 2], '1', 'NX', 'PX', ARGV[4]) then
+        claims = redis.call('INCR', KEYS[first + 2])
+      end
       won[#won + 1] = {ARGV[i], number, claims, redis.call('GET', KEYS[first + 1])}
       claim = claim + 1
     end

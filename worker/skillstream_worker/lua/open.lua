@@ -21,20 +21,23 @@ end
 local function number_of(fields, name, default)
   return tonumber(value_of(fields, name) or '') or default
 end
-local time = redis.call('TIME')
-local at = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local function now()
+  local time = redis.call('TIME')
+  return string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+end
 local top = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 if not top then
   if not ARGV[8] then
     redis.call('XADD', KEYS[3], '*', 'task', ARGV[1], 'kind', 'gone', 'agent', ARGV[5])
     return {'gone'}
   end
-  redis.call('XADD', KEYS[1], '0-1', 'type', 'status', 'state', 'submitted', 'v', '1', 'at', at, unpack(ARGV, 8))
+  redis.call('XADD', KEYS[1], '0-1', 'type', 'status', 'state', 'submitted', 'v', '1', 'at', now(), unpack(ARGV, 8))
   redis.call('PEXPIRE', KEYS[1], ARGV[4])
   top = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 end
 if value_of(top[2], 'type') == 'final' then return {'final', top[1], top[2]} end
-local request = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][2]
+local request = top[2]
+if top[1] ~= '0-1' then request = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][2] end
 local reason = redis.call('GET', KEYS[2])
 local attempt, seq = string.match(top[1], '^(%d+)-(%d+)$')
 local strikes, last_worker = 0, ''
@@ -70,9 +73,8 @@ if ARGV[7] ~= '' then
   opening[#opening + 1] = ARGV[7]
 end
 opening[#opening + 1] = 'at'
-opening[#opening + 1] = at
+opening[#opening + 1] = now()
 redis.call('XADD', KEYS[1], number .. '-1', unpack(opening))
 redis.call('PEXPIRE', KEYS[1], ARGV[4], 'GT')
-redis.call('PEXPIRE', KEYS[2], ARGV[4], 'GT')
 redis.call('XADD', KEYS[3], '*', 'task', ARGV[1], 'kind', 'opened')
 return {'opened', tonumber(number), strikes, request, false}

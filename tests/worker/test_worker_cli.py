@@ -1,0 +1,323 @@
+"""`skillstream worker` as real processes: signals, crashes, bursts, and errors at the start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from skillstream import Client
+from skillstream_schemas.settings import Settings
+from skillstream_schemas.state import TaskState
+from tests.client.bounds import soon, until
+from tests.client.hand_worker import HandWorker
+from tests.support import cli_agent
+from tests.support.redis_server import free_port
+
+from .view import View
+
+ROOT = Path(__file__).parents[2]
+TARGET = "tests.support.cli_agent:agent"
+AGENT = cli_agent.agent.name
+NOBODY = "redis://127.0.0.1:1/0"
+START_S = 20.0
+"""A process that imports everything takes its time on a busy machine."""
+
+
+class WorkerProcess:
+    """Responsible for one `skillstream worker` and what it prints."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.names: list[str] = []
+
+    async def ready(self, count: int = 1) -> None:
+        """Waits until `count` workers say that they are ready."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(START_S):
+            while len(self.names) < count:
+                line = (await self.process.stdout.readline()).decode()
+                assert line, f"ended with {await self.process.wait()}: {await self.errors()}"
+                if line.endswith(" is ready\n"):
+                    self.names.append(line.split()[1])
+
+    async def errors(self) -> str:
+        """All of its standard error, once it has ended."""
+        assert self.process.stderr is not None
+        return (await self.process.stderr.read()).decode()
+
+    async def ended(self) -> int:
+        """Waits for its exit code."""
+        return await asyncio.wait_for(self.process.wait(), START_S)
+
+
+class Door:
+    """Responsible for the socket at which `hold` waits."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._entered = asyncio.Semaphore(0)
+        self._open = asyncio.Event()
+        self._server: asyncio.Server | None = None
+
+    async def build(self) -> None:
+        """Listens."""
+        self._server = await asyncio.start_unix_server(self._enter, self.path)
+
+    async def close(self) -> None:
+        """Lets all pass and goes."""
+        self._open.set()
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def entered(self) -> None:
+        """Waits until one more skill stands here."""
+        await soon(self._entered.acquire())
+
+    def open(self) -> None:
+        """Lets all pass."""
+        self._open.set()
+
+    async def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.readline():
+            self._entered.release()
+            gone = asyncio.create_task(reader.read())
+            opened = asyncio.create_task(self._open.wait())
+            await asyncio.wait([gone, opened], return_when=asyncio.FIRST_COMPLETED)
+            gone.cancel()
+            opened.cancel()
+        writer.close()
+
+
+Spawn = Callable[..., Awaitable[WorkerProcess]]
+
+
+@pytest.fixture
+async def spawn_alone(tmp_path: Path) -> AsyncIterator[Spawn]:
+    """Starts `skillstream worker` with arguments and no server; kills what is left at the end."""
+    spawned: list[asyncio.subprocess.Process] = []
+    environment = os.environ | {
+        "SKILLSTREAM_SHARDS": "4", "SKILLSTREAM_POLL_S": "0.2", "SKILLSTREAM_CONNECT_TIMEOUT_S": "2",
+        "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+
+    async def start(*arguments: str, url: str = NOBODY) -> WorkerProcess:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "skillstream", "worker", *arguments, "--redis", url,
+            cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=1 << 20,
+        )  # fmt: skip
+        spawned.append(process)
+        return WorkerProcess(process)
+
+    yield start
+    for process in spawned:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.fixture
+def spawn(spawn_alone: Spawn, settings: Settings) -> Spawn:
+    """Starts `skillstream worker` with arguments on the test's server."""
+    assert settings.shards == 4
+    return partial(spawn_alone, url=settings.redis_url)
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Door]:
+    built = Door(tmp_path / "door")
+    await built.build()
+    yield built
+    await built.close()
+
+
+@pytest.mark.guarantee("G12")
+async def test_sigterm_lets_a_running_task_end(spawn: Spawn, client: Client, view: View, door: Door) -> None:
+    worker = await spawn(TARGET, "--grace", "10")
+    await worker.ready()
+    task = await client.submit(AGENT, "hold", door.path)
+    await door.entered()
+    worker.process.send_signal(signal.SIGTERM)
+    later = await client.submit(AGENT, "echo", "later")
+    door.open()
+    assert await worker.ended() == 0
+    assert view.final(task.id)["text"] == "attempt 1 ended"
+    assert view.opening(task.id)["worker"] == worker.names[0]
+    assert view.arq_keys_of(task.id, AGENT) == []
+    if view.shape(later.id) == ["submitted"]:  # the signal may have come in behind it
+        await later.cancel()
+
+
+@pytest.mark.guarantee("G12")
+async def test_what_does_not_end_within_the_grace_period_is_handed_back(
+    spawn: Spawn, client: Client, view: View, door: Door
+) -> None:
+    first = await spawn(TARGET, "--grace", "0.2")
+    await first.ready()
+    task = await client.submit(AGENT, "hold", door.path)
+    await door.entered()
+    first.process.send_signal(signal.SIGTERM)
+    assert await first.ended() == 0
+    assert view.shape(task.id) == ["submitted", "working", "chunk attempt 1", "drain"]
+    assert view.lease(task.id, AGENT) is None
+    second = await spawn(TARGET, "--burst")
+    await door.entered()
+    door.open()
+    assert await second.ended() == 0
+    assert (view.final(task.id)["text"], view.opening(task.id, 2)["strikes"]) == ("attempt 2 ended", "1")
+
+
+@pytest.mark.guarantee("G12")
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_hands_back_at_once(
+    spawn: Spawn, client: Client, view: View, door: Door, signum: signal.Signals
+) -> None:
+    worker = await spawn(TARGET, "--grace", "600")
+    await worker.ready()
+    task = await client.submit(AGENT, "hold", door.path)
+    await door.entered()
+    await until(lambda: "blmpop" in [connection["cmd"] for connection in _connections(view)])
+    before = len(_connections(view))
+    worker.process.send_signal(signum)
+    await until(lambda: len(_connections(view)) < before)  # it has heard the signal and claims no more
+    worker.process.send_signal(signum)
+    assert await worker.ended() == 0
+    assert view.shape(task.id)[-1] == "drain"
+    hand_over = await spawn(TARGET, "--burst")
+    door.open()
+    assert await hand_over.ended() == 0
+    assert view.final(task.id)["state"] == "completed"
+
+
+@pytest.mark.guarantee("G1", "G10")
+async def test_the_task_of_a_killed_worker_restarts_within_its_lease(
+    spawn: Spawn, client: Client, view: View, door: Door
+) -> None:
+    lease_s = 1.0
+    first = await spawn(TARGET, "--lease", str(lease_s))
+    await first.ready()
+    task = await client.submit(AGENT, "hold", door.path)
+    await door.entered()
+    second = await spawn(TARGET, "--lease", str(lease_s))
+    await second.ready()
+    await until(lambda: view.texts(task.id) == ["attempt 1"])
+    killed_ms = view.now_ms()
+    first.process.kill()
+    assert await first.ended() == -signal.SIGKILL
+    await door.entered()
+    opening = view.opening(task.id, 2)
+    assert opening["worker"] == second.names[0]
+    assert int(opening["at"]) - killed_ms <= (lease_s + 1) * 1000
+    door.open()
+    assert (await task.result(START_S)).text == "attempt 2 ended"
+    second.process.send_signal(signal.SIGTERM)
+    assert await second.ended() == 0
+
+
+async def test_a_burst_runs_what_is_due_and_ends(spawn: Spawn, client: Client, view: View, hand: HandWorker) -> None:
+    hand.announce(*cli_agent.agent.card.skills, agent=AGENT)
+    tasks = [await client.submit(AGENT, "echo", str(n)) for n in range(20)]
+    worker = await spawn(TARGET, "--burst", "--concurrency", "3")
+    assert await worker.ended() == 0
+    assert [view.final(task.id)["text"] for task in tasks] == [str(n) for n in range(20)]
+    assert view.queued(AGENT) == []
+
+
+async def test_a_burst_without_tasks_ends(spawn: Spawn) -> None:
+    assert await (await spawn(TARGET, "--burst")).ended() == 0
+
+
+async def test_several_processes_share_the_work_and_stop_together(spawn: Spawn, client: Client, view: View, door: Door) -> None:
+    worker = await spawn(TARGET, "--processes", "2", "--concurrency", "1")
+    await worker.ready(2)
+    assert len(set(worker.names)) == 2
+    tasks = [await client.submit(AGENT, "hold", door.path) for _ in range(2)]
+    for _ in tasks:
+        await door.entered()
+    assert {view.opening(task.id)["worker"] for task in tasks} == set(worker.names)
+    worker.process.send_signal(signal.SIGTERM)
+    door.open()
+    assert await worker.ended() == 0
+    assert [view.final(task.id)["state"] for task in tasks] == [TaskState.COMPLETED] * 2
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("tests.support.nowhere:agent", "invalid_target: 'tests.support.nowhere:agent': there is no module"),
+        ("tests.support.cli_agent:other", "tests.support.cli_agent has no 'other'; its agents: agent"),
+        ("tests.support.cli_agent:no_agent", "invalid_target: 'tests.support.cli_agent:no_agent' is a dict, not an Agent"),
+        ("tests.support.cli_agent", "is not of the form MODULE:AGENT"),
+        ("tests.support.cli_agent:", "is not of the form MODULE:AGENT"),
+        (":agent", "is not of the form MODULE:AGENT"),
+        ("..:agent", "invalid_target: "),
+        ("tests.support:agent", "tests.support has no 'agent'; its agents: none"),
+    ],
+)
+async def test_a_wrong_target_is_one_line_and_a_usage_error(spawn_alone: Spawn, target: str, said: str) -> None:
+    worker = await spawn_alone(target)
+    assert await worker.ended() == 2
+    line = await worker.errors()
+    assert said in line
+    assert line.startswith("invalid_target: ")
+    assert line.count("\n") == 1
+
+
+async def test_a_module_that_breaks_is_one_line(spawn_alone: Spawn) -> None:
+    worker = await spawn_alone("tests.support.broken_agent:agent")
+    assert await worker.ended() == 2
+    assert (await worker.errors()) == (
+        "invalid_target: 'tests.support.broken_agent:agent': importing tests.support.broken_agent raised ValueError: "
+        "agent porter has a skill 'echo' already\n"
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("--processes", "2"), ("--burst",)])
+async def test_a_broker_that_is_away_at_the_start(spawn_alone: Spawn, more: tuple[str, ...]) -> None:
+    worker = await spawn_alone(TARGET, *more, url=f"redis://user:secret@127.0.0.1:{free_port()}/0")
+    assert await worker.ended() == 4
+    lines = (await worker.errors()).splitlines()
+    assert lines
+    assert all(line.startswith("broker_unavailable: ") for line in lines)
+    assert "secret" not in str(lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--lease", "0.01"), "invalid_settings: lease_s"),
+        (("--concurrency", "0"), "invalid_settings: concurrency"),
+        (("--grace", "-1"), "invalid_settings: grace_s"),
+    ],
+)
+async def test_a_setting_out_of_range(spawn_alone: Spawn, arguments: tuple[str, ...], said: str) -> None:
+    worker = await spawn_alone(TARGET, *arguments)
+    assert await worker.ended() == 2
+    line = await worker.errors()
+    assert line.startswith(said)
+    assert line.count("\n") == 1
+
+
+async def test_a_url_that_is_none(spawn_alone: Spawn) -> None:
+    worker = await spawn_alone(TARGET, url="localhost")
+    assert await worker.ended() == 2
+    assert (await worker.errors()).startswith("invalid_settings: redis_url")
+
+
+async def test_a_broker_with_other_shards(spawn: Spawn, view: View, settings: Settings) -> None:
+    view.redis.set(settings.keys.shards, settings.shards + 1)
+    worker = await spawn(TARGET)
+    assert await worker.ended() == 2
+    assert (await worker.errors()).startswith("shards_mismatch: ")
+
+
+def _connections(view: View) -> list[dict[str, str]]:
+    return cast(list[dict[str, str]], view.redis.client_list(_type="normal"))
