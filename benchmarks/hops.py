@@ -22,16 +22,18 @@ from skillstream_worker.broker import Claimed, Lease, WakeLine, WorkerBroker
 from .agents import agent
 from .programs.recording import FOLDER
 
-__all__ = ["HOPS", "agent", "stamps", "submit_with_stamps"]
+__all__ = ["HOPS", "STAMPS", "agent", "stamps", "submit_with_stamps"]
 
-HOPS = {
-    "submit": "call → 0-1 on the stream, answered (P1, first step)",
-    "woken": "enqueue sent → its token at the worker (P1, second step, only behind the first one's answer)",
-    "claimed": "claim sent → lease answered (P2)",
-    "opened": "open sent → attempt answered (P4)",
-    "first line": "attempt opened → first line of the skill",
-}
-"""Stamps in order, each with the stretch that ends there."""
+STAMPS = ("woken", "claimed", "opened")
+"""What a worker notes of a task, in order."""
+HOPS = (
+    "1 submit answered (P1)",
+    "2 enqueue sent, token at the worker (P1)",
+    "3 claim answered (P2)",
+    "4 open answered (P4)",
+    "5 first line",
+)
+"""The stretches of a task's way, each with the rule that forces it."""
 
 _file = (FOLDER / f"hops.{os.getpid()}").open("a") if "BENCH_FOLDER" in os.environ else None
 

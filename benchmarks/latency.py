@@ -15,8 +15,8 @@ from skillstream import Client
 
 from .contenders import ARQ, FLOOR, OURS, TASKIQ, Contender, a_run, announce
 from .environments import Environments
-from .hops import HOPS, stamps, submit_with_stamps
-from .measuring import Lab, Report, Target, quantile
+from .hops import HOPS, STAMPS, stamps, submit_with_stamps
+from .measuring import Figure, Lab, Report, Target, quantile
 from .processes import apart
 from .server import Server, running_server
 
@@ -44,7 +44,7 @@ def measure(lab: Lab) -> Report:
         (
             *samples.figures(P50, "ms"),
             *samples.figures(P99, "ms"),
-            *(figure for stretch in HOPS.values() for figure in samples.figures(stretch, "ms")),
+            *(Figure("skillstream by hop, p50", hop, "ms", samples.of(BY_HOP, hop)) for hop in HOPS if samples.of(BY_HOP, hop)),
         ),
         (
             *samples.ratio(f"{line}, p50", OURS.name, TASKIQ.name, figure=P50, target=most, better="lower"),
@@ -91,16 +91,16 @@ def _by_hop(environments: Environments, server: Server, count: int) -> Mapping[s
         submitted = apart(submit_with_stamps, loop="asyncio", url=server.url, count=count, interval_s=INTERVAL_S)
         run.until_started(count)
         begun, hops = run.starts(), stamps(run.folder)
-    stretches: dict[str, list[float]] = {stretch: [] for stretch in HOPS.values()}
+    stretches: dict[str, list[float]] = {hop: [] for hop in HOPS}
     for task_id, sent_s, answered_s in submitted:
-        at = {"submit": answered_s, **hops[task_id], "first line": begun[sent_s]}
-        if set(at) != set(HOPS):
+        at = dict(zip(HOPS, (answered_s, *(hops[task_id].get(stamp) for stamp in STAMPS), begun[sent_s]), strict=True))
+        if None in at.values():
             continue  # found on the queue itself before its token came: such a task has no such hop
         before_s = sent_s
-        for hop, stretch in HOPS.items():
-            stretches[stretch].append(1000 * (at[hop] - before_s))
-            before_s = at[hop]
-    return {stretch: statistics.median(values) for stretch, values in stretches.items() if values}
+        for hop, reached_s in at.items():
+            stretches[hop].append(1000 * (reached_s - before_s))
+            before_s = reached_s
+    return {hop: statistics.median(values) for hop, values in stretches.items() if values}
 
 
 async def first_chunks(url: str, count: int, interval_s: float) -> list[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from .processes import ROOT
 
 PICTURE = ROOT / "docs" / "performance.png"
 _COLUMNS = 3
+_NAME_CHARS = 26
+_LOGARITHMIC = 60
+"""Bars that differ by more than this are drawn on a logarithmic axis."""
 _OURS, _OTHERS, _CEILING = "#1f6feb", "#8b949e", "#d0d7de"
 
 
@@ -51,12 +55,18 @@ def _draw_panel(axis: Any, title: str, bars: list[Figure]) -> None:
         [middle - min(bar.samples) for middle, bar in zip(middles, bars, strict=True)],
         [max(bar.samples) - middle for middle, bar in zip(middles, bars, strict=True)],
     ]
-    names = [bar.contender for bar in bars]
-    axis.barh(names, middles, xerr=whiskers, color=[_colour(name) for name in names], ecolor="#57606a", capsize=2)
+    names = [textwrap.fill(bar.contender, _NAME_CHARS) for bar in bars]
+    colours = [_colour(bar) for bar in bars]
+    axis.barh(names, middles, xerr=whiskers, color=colours, ecolor="#57606a", capsize=2, height=min(0.8, 0.16 * len(bars)))
+    if max(middles) > _LOGARITHMIC * min(middles) > 0:
+        axis.set_xscale("log")
     axis.invert_yaxis()
     axis.set_title(title, fontsize=10, loc="left")
     axis.set_xlabel(bars[0].unit, fontsize=8)
     axis.tick_params(labelsize=8)
+    if axis.get_xscale() == "linear":
+        axis.locator_params(axis="x", nbins=5)
+        axis.ticklabel_format(axis="x", style="plain")
     axis.spines[["top", "right"]].set_visible(False)
     axis.margins(x=0.15)
     for place, (middle, bar) in enumerate(zip(middles, bars, strict=True)):
@@ -65,7 +75,7 @@ def _draw_panel(axis: Any, title: str, bars: list[Figure]) -> None:
         )
 
 
-def _colour(contender: str) -> str:
-    if contender.startswith("skillstream"):
+def _colour(bar: Figure) -> str:
+    if "skillstream" in (*bar.contender.split(",")[:1], *bar.name.split()[:1]):
         return _OURS
-    return _CEILING if contender.startswith("ceiling") else _OTHERS
+    return _CEILING if bar.contender.startswith("ceiling") else _OTHERS

@@ -13,6 +13,8 @@ from .measuring import Ratio, Report, as_json, from_json, shown
 HERE = Path(__file__).parent
 FALL = 0.2
 """How much worse a ratio has to be to be reported."""
+_OF_THE_MACHINE = frozenset({"tokens/s", "ms", "% of a core"})
+"""Units of values that are no ratios and move with the machine: they are not compared."""
 
 
 class Results:
@@ -80,4 +82,6 @@ def _is_worse(ratio: Ratio, before: float) -> bool:
 def _named(reports: Iterable[Report]) -> Iterable[tuple[str, Ratio]]:
     for report in reports:
         for ratio in report.ratios:
+            if ratio.unit in _OF_THE_MACHINE:
+                continue
             yield f"{report.benchmark}: {ratio.name}" + (f" / {ratio.against}" if ratio.against else ""), ratio

@@ -124,8 +124,8 @@ class FinalEvent(_Event):
     """The end of a task; nothing follows.
 
     `text` is the whole text, `data` the structured result, `metadata` holds agentId, agentName and the skill's
-    own keys. `error` is a stable code where `state` is failed, `reason` a sentence. `chunks` counts the chunk
-    entries of the last attempt; with 0 the text was never streamed.
+    own keys. `error` is a stable code where `state` is failed, `reason` a sentence. `chunks` counts the text
+    chunks of the last attempt; with 0 the text was never streamed.
     """
 
     type: Literal["final"] = "final"

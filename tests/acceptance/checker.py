@@ -56,6 +56,17 @@ def check(url: str, database: str, task_ids: Iterable[str], *, orders: Iterable[
     return report
 
 
+def check_rings(url: str, task_ids: Iterable[str], report: Report) -> None:
+    """Checks, where no router has run, that each task's final has left its ring."""
+    broker: Any = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+    shards = int(broker.get("skillstream:shards"))
+    for task_id in task_ids:
+        rings = broker.xrange(f"skillstream:inbox:{{{crc32(task_id.encode()) % shards}}}")
+        kinds = [fields["kind"] for _, fields in rings if fields["task"] == task_id]
+        report.expect(kinds.count("final") == 1, f"{task_id}: rings {kinds} for one final")
+    broker.close()
+
+
 def read_entries(broker: Any, key: str) -> list[Entry]:
     """A stream as it stands."""
     return [(_id(raw), fields) for raw, fields in broker.xrange(key)]

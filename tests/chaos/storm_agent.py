@@ -117,6 +117,14 @@ async def linger(message: str, context: TaskContext) -> AsyncGenerator[str, None
     await asyncio.sleep(_LONG_S)
 
 
+@agent.skill("hang", max_attempts=20)
+async def hang(message: str, context: TaskContext) -> str:
+    """Hangs silently in its first attempts."""
+    if context.attempt <= json.loads(message)["attempts"]:
+        await asyncio.sleep(_LONG_S)
+    return "hung"
+
+
 @agent.skill("block", max_attempts=20)
 async def block(message: str, context: TaskContext) -> str:
     """Holds the event loop of its worker for longer than a lease, once."""

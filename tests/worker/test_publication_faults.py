@@ -18,6 +18,7 @@ from skillstream_schemas.settings import Settings
 from skillstream_worker.answers import Loss, passes, problem_of
 from skillstream_worker.chunking import Chunking
 from tests.client.bounds import soon, until
+from tests.client.busy import OPTIONS, keep_busy
 from tests.conftest import make_settings
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, port_of, refused, staged
@@ -39,7 +40,7 @@ async def proxy(settings: Settings) -> AsyncIterator[CuttingProxy]:
 @pytest.fixture(params=list(binaries()))
 def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A server of this test alone, that may be paused and killed."""
-    with RedisServer(binaries()[request.param], "--busy-reply-threshold", "10") as server:
+    with RedisServer(binaries()[request.param], *OPTIONS) as server:
         yield server
 
 
@@ -156,9 +157,7 @@ async def test_a_refused_transaction_tells_why(own_bench: ProtocolBench, kind: s
 
 
 @pytest.mark.guarantee("G11")
-async def test_a_skill_does_not_wait_for_a_paused_broker_up_to_the_buffer(
-    own_bench: ProtocolBench, own_server: RedisServer
-) -> None:
+async def test_no_skill_waits_for_a_paused_broker_up_to_the_buffer(own_bench: ProtocolBench, own_server: RedisServer) -> None:
     publication = (await staged(own_bench, buffer_bytes=1100 * KIB)).publication
     own_server.pause()
     try:
@@ -183,15 +182,14 @@ async def test_a_skill_does_not_wait_for_a_paused_broker_up_to_the_buffer(
 async def test_an_attempt_outlives_a_broker_that_is_busy(own_bench: ProtocolBench, own_server: RedisServer) -> None:
     async with CuttingProxy(own_server.port) as proxy:
         stage = await staged(own_bench, settings=own_bench.settings.changed(redis_url=proxy.url))
-        busy = asyncio.create_task(asyncio.to_thread(keep_busy, own_server))
-        await until(lambda: is_busy(own_server))
-        stage.publication.add_text("a")
-        stage.publication.add_text("b")
-        for _ in range(3):  # the entries, and the looks that follow
-            await more_answers(proxy)
-        with own_server.client() as outside:
-            outside.script_kill()
-        await soon(busy)
+        end_script = await asyncio.to_thread(keep_busy, own_server)
+        try:
+            stage.publication.add_text("a")
+            stage.publication.add_text("b")
+            for _ in range(3):  # the entries, and the looks that follow
+                await more_answers(proxy)
+        finally:
+            await asyncio.to_thread(end_script)
         await soon(stage.publication.flush())
     assert own_bench.texts(TASK) == ["a", "b"]
     assert stage.losses == []
@@ -200,20 +198,6 @@ async def test_an_attempt_outlives_a_broker_that_is_busy(own_bench: ProtocolBenc
 async def more_answers(proxy: CuttingProxy) -> None:
     answered_bytes = proxy.down_bytes
     await until(lambda: proxy.down_bytes > answered_bytes)
-
-
-def keep_busy(server: RedisServer) -> None:
-    with server.client() as blocked, pytest.raises(redis.exceptions.RedisError):
-        blocked.eval("while true do end", 0)
-
-
-def is_busy(server: RedisServer) -> bool:
-    with server.client() as outside:
-        try:
-            outside.ping()
-        except redis.exceptions.ResponseError as error:
-            return "BUSY" in str(error)
-    return False
 
 
 async def test_an_attempt_outlives_a_broker_that_is_no_primary_for_a_while(

@@ -65,7 +65,8 @@ async def _run_together(commands: dict[str, list[str]], env: dict[str, str]) -> 
 async def _start(arguments: list[str], env: dict[str, str]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "skillstream", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=env,
+            sys.executable, "-m", "skillstream", *arguments, env=env,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C comes to us alone, and we stop them in order
         )  # fmt: skip
     except OSError as error:
