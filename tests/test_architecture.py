@@ -33,7 +33,7 @@ SIZE_EXCEPTIONS: set[str] = set()
 COMMAND_FILES = {"broker.py", "pipeline.py", "connection.py", "follow.py", "scripts.py"}
 """Files that may name Redis commands, in every package."""
 OWN_CONNECTION_FILES = {
-    "worker/skillstream_worker/publication.py",  # the emitter: XADD in units of the pipeline
+    "worker/skillstream_worker/outbox.py",  # the emitter: XADD in units of the pipeline
     "worker/skillstream_worker/listener.py",  # SUBSCRIBE on a connection of its own
 }
 COMMANDS = frozenset(

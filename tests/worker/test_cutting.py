@@ -111,7 +111,7 @@ def test_a_boundary_lies_inside_the_text_and_cuts_no_grapheme(text: str, boundar
 @given(texts, st.sampled_from([boundary for boundary in Boundary if boundary is not Boundary.NONE]))
 def test_a_boundary_never_stands_behind_a_return_whose_newline_may_follow(text: str, boundary: Boundary) -> None:
     end = last_boundary(text + "\r", boundary)
-    assert not (text + "\r")[:end].endswith("\r")
+    assert end <= len(text)
 
 
 JOINING = ["\u0301", "\u200d", "\u200c", "\ufe0f", "🏽", "\uff9e", "\U000e0067", "ำ"]

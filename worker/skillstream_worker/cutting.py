@@ -53,7 +53,7 @@ def split(text: str, limit_bytes: int, boundary: Boundary = Boundary.NONE) -> li
 
     The pieces joined are the text. A single grapheme over the limit is cut between code points.
     """
-    if utf8_length(text) <= limit_bytes:
+    if len(text) * 4 <= limit_bytes or utf8_length(text) <= limit_bytes:  # a code point has four bytes at most
         return [text]
     kind = MarkdownSplitter if boundary is Boundary.MARKDOWN else TextSplitter
     splitter = kind.from_callback(utf8_length, limit_bytes, trim=False)

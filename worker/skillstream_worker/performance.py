@@ -19,8 +19,9 @@ from .publication import Publication
 from .response import Response
 from .skill import Skill
 
-_PIECES_PER_TURN = 64
-"""A generator that never awaits would hold the event loop: it is interrupted after so many pieces."""
+_CHARS_PER_TURN = 2000
+"""A generator that never awaits would hold the event loop: it is interrupted after so many characters."""
+_PIECE_CHARS = 20  # what a piece counts that takes the long way
 
 
 async def perform(skill: Skill, message: str, context: TaskContext, publication: Publication, limits: Limits) -> End:
@@ -46,30 +47,55 @@ def _check_size(name: str, text: str, limits: Limits) -> None:
 
 
 async def _stream(skill: Skill, message: str, context: TaskContext, publication: Publication) -> End:
+    """Says what a generator yields. Text takes the short way: a list's append, looked at once a turn of the event loop."""
     snapshot: Any = None
-    said = 0
-    task = asyncio.current_task()
-    assert task is not None
+    fresh = [] if publication.fresh is None else publication.fresh
+    quick: Any = type(None) if publication.fresh is None else str
+    credit = 1  # the first piece has its turn at once
     async with aclosing(skill.function(message, context)) as pieces:
         async for piece in pieces:
-            if task.cancelling():  # it swallowed the cancellation and goes on
-                raise asyncio.CancelledError
-            if isinstance(piece, str):
-                if piece:
-                    publication.add_text(piece)
-            elif isinstance(piece, Response):
-                if piece.state is not TaskState.WORKING:
-                    return _end(piece, snapshot)
-                add_status(publication, piece.text, piece.progress, piece.metadata)
+            if type(piece) is quick:
+                if not fresh:  # the event loop had its turn
+                    _check_cancelled()
+                    publication.expect_fresh()
+                fresh.append(piece)
+                credit -= len(piece) + 1
+                if credit > 0:
+                    continue
+                publication.gather()
+            elif isinstance(piece, Response) and piece.state is not TaskState.WORKING:
+                return _end(piece, snapshot)
             else:
-                snapshot = _structured(piece)
-                publication.add_entry("type", "chunk", "mode", "snapshot", "data", compact_json(snapshot))
+                _check_cancelled()
+                snapshot = _say(piece, snapshot, publication)
+                credit -= _PIECE_CHARS
             if publication.is_full:
                 await publication.room()
-            elif said % _PIECES_PER_TURN == 0:
+            elif credit <= 0:
+                credit = _CHARS_PER_TURN
                 await asyncio.sleep(0)
-            said += 1
+    publication.gather()
     return End(TaskState.COMPLETED, data=snapshot)
+
+
+def _check_cancelled() -> None:
+    """Raises CancelledError in a skill that swallowed its cancellation and goes on."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _say(piece: Any, snapshot: Any, publication: Publication) -> Any:
+    """Says a piece that is no plain text on its short way; returns the newest snapshot."""
+    if isinstance(piece, str):
+        if piece:
+            publication.add_text(piece)
+    elif isinstance(piece, Response):
+        add_status(publication, piece.text, piece.progress, piece.metadata)
+    else:
+        snapshot = _structured(piece)
+        publication.add_entry("type", "chunk", "mode", "snapshot", "data", compact_json(snapshot))
+    return snapshot
 
 
 def _end_of(value: Any) -> End:
