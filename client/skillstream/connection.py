@@ -18,8 +18,9 @@ from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import Settings, without_secret
 
 from .resp import PUSH_TYPES, Argument, Reply, ReplyError, new_parser, pack
+from .sentinel import SentinelUrl
 
-_SCHEMES = ("redis://", "rediss://", "unix://")
+_SCHEMES = ("redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://")
 
 OnReplies = Callable[[list[Reply] | BrokerUnavailable], None]
 OnPush = Callable[[Sequence[Reply]], None]
@@ -139,7 +140,9 @@ async def connect(settings: Settings, *, protocol: int = 2, on_push: OnPush | No
     or InvalidSettings for a URL that redis-py does not know.
     """
     address = without_secret(settings.redis_url)
-    made = _redis_connection(settings, protocol)
+    sentinels = SentinelUrl.parse(settings.redis_url)
+    url = settings.redis_url if sentinels is None else await sentinels.primary_url(settings.connect_timeout_s)
+    made = _redis_connection(url, settings, protocol)
     task = asyncio.current_task()
     canceled_before = task.cancelling() if task is not None else 0
     try:
@@ -159,8 +162,7 @@ async def connect(settings: Settings, *, protocol: int = 2, on_push: OnPush | No
     return connection
 
 
-def _redis_connection(settings: Settings, protocol: int) -> Any:
-    url = settings.redis_url
+def _redis_connection(url: str, settings: Settings, protocol: int) -> Any:
     options: dict[str, Any] = {
         "protocol": protocol,
         "decode_responses": False,

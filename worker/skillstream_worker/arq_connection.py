@@ -6,6 +6,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from arq.connections import RedisSettings
 
+from skillstream.sentinel import SentinelUrl
 from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.settings import Settings, without_secret
 
@@ -23,6 +24,8 @@ class QuietRedisSettings(RedisSettings):
 def arq_redis_settings(settings: Settings) -> RedisSettings:
     """arq's settings for the broker of these; raises InvalidSettings for a URL that arq cannot read."""
     url = settings.redis_url
+    if (sentinels := SentinelUrl.parse(url)) is not None:
+        return _through_sentinels(sentinels)
     try:
         read = RedisSettings.from_dsn(url)
         parts = urlsplit(url)
@@ -38,3 +41,15 @@ def arq_redis_settings(settings: Settings) -> RedisSettings:
             setattr(made, name, query[name])
     made.ssl_check_hostname = made.ssl and query.get("ssl_check_hostname", "1").lower() not in _FALSE
     return made
+
+
+def _through_sentinels(sentinels: SentinelUrl) -> RedisSettings:
+    return QuietRedisSettings(
+        host=list(sentinels.hosts),
+        sentinel=True,
+        sentinel_master=sentinels.service,
+        database=sentinels.db,
+        username=sentinels.user or None,
+        password=sentinels.password or None,
+        ssl=sentinels.secure,
+    )

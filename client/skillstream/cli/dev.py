@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from contextlib import ExitStack
@@ -32,7 +33,8 @@ async def dev(
     data.mkdir(parents=True, exist_ok=True)
     database_url = f"sqlite:///{(data / 'skillstream.db').resolve()}"
     with ExitStack() as stack:
-        url = redis or stack.enter_context(EmbeddedValkey(data.resolve() / "valkey")).url
+        url = redis or os.environ.get("SKILLSTREAM_REDIS_URL")
+        url = url or stack.enter_context(EmbeddedValkey(data.resolve() / "valkey")).url
         settings = settings_from(redis_url=url, database_url=database_url)
         record = publish_running(settings)
         stack.callback(record.unlink, missing_ok=True)

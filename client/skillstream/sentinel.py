@@ -1,0 +1,75 @@
+"""URLs that name a Sentinel trio instead of a server: `redis+sentinel://[user:password@]host:port,host:port/service[/db]`.
+
+User and password are those of the server; Sentinels are asked without. `rediss+sentinel://` secures both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Self, cast
+from urllib.parse import quote, unquote
+
+import redis.exceptions
+from redis.asyncio.sentinel import Sentinel
+
+from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
+from skillstream_schemas.settings import without_secret
+
+_SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
+_PORT = 26379
+
+
+@dataclass(frozen=True, slots=True)
+class SentinelUrl:
+    """Where to ask for the primary of a service: `hosts` are the Sentinels."""
+
+    hosts: tuple[tuple[str, int], ...]
+    service: str
+    db: int
+    user: str
+    password: str
+    secure: bool
+
+    @classmethod
+    def parse(cls, url: str) -> Self | None:
+        """Reads a Sentinel URL, None for a URL of another scheme; raises InvalidSettings for one that cannot be read."""
+        scheme = next((scheme for scheme in _SCHEMES if url.startswith(scheme)), None)
+        if scheme is None:
+            return None
+        login, at, place = url.removeprefix(scheme).rpartition("@")
+        user, _, password = login.partition(":") if at else ("", "", "")
+        hosts, _, path = place.partition("/")
+        service, _, db = path.partition("/")
+        try:
+            found = tuple(_host(host) for host in hosts.split(","))
+            if not service:
+                raise ValueError
+            return cls(found, service, int(db or 0), unquote(user), unquote(password), scheme.startswith("rediss"))
+        except ValueError:
+            form = f"{scheme}host:port,host:port/service or …/service/db"
+            raise InvalidSettings(f"redis_url {without_secret(url)}: is not of the form {form}") from None
+
+    def server_url(self, host: str, port: int) -> str:
+        """URL of a server of this service."""
+        login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user or self.password else ""
+        return f"{'rediss' if self.secure else 'redis'}://{login}{host}:{port}/{self.db}"
+
+    async def primary_url(self, timeout_s: float) -> str:
+        """URL of the primary as the Sentinels see it now; raises BrokerUnavailable where none of them knows one."""
+        options = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "ssl": self.secure}
+        sentinel = cast(Any, Sentinel)(list(self.hosts), sentinel_kwargs=options)
+        try:
+            host, port = await sentinel.discover_master(self.service)
+        except (redis.exceptions.RedisError, OSError, TimeoutError) as error:
+            raise BrokerUnavailable(f"no Sentinel of {self.hosts} knows a primary of {self.service!r}: {error}") from None
+        finally:
+            await asyncio.gather(*(client.aclose() for client in sentinel.sentinels), return_exceptions=True)
+        return self.server_url(host, port)
+
+
+def _host(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":") if ":" in text else (text, "", str(_PORT))
+    if not host:
+        raise ValueError(text)
+    return host, int(port)
