@@ -122,6 +122,9 @@ class Outbox:
             self._looking.cancel()
         self._unsent.clear()
         self._sent.clear()
+        # these tie the outbox to its attempt and back: without them an attempt is freed at once, not by the collector
+        self._refill = self._on_empty = _nothing
+        self._on_loss = _unheard
 
     def pack(self) -> tuple[bytes, int]:
         """Called by the pipeline at the moment of writing: the next entries as one unit."""
@@ -210,3 +213,11 @@ class Outbox:
     def _can_be_mine(self, top: EventId) -> bool:
         newest = self._sent[-1].seq if self._sent else self.acknowledged
         return top.attempt == self._attempt and self.acknowledged <= top.seq <= newest
+
+
+def _nothing() -> None:
+    """What a closed outbox asks for."""
+
+
+def _unheard(loss: Loss) -> None:
+    """Whom a closed outbox tells."""
