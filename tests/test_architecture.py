@@ -141,7 +141,7 @@ def test_msgpack_is_imported_by_the_job_codec_alone() -> None:
 
 
 def test_redis_py_is_imported_by_the_connection_alone() -> None:
-    assert importers("redis") == {"client/skillstream/connection.py"}
+    assert importers("redis") == {"client/skillstream/connection.py", "client/skillstream/sentinel.py"}
 
 
 def test_hiredis_is_imported_by_the_parser_alone() -> None:

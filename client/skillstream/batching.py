@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 
@@ -13,7 +14,7 @@ from .pipeline import Pipeline
 from .resp import Argument, Reply, ReplyError, pack
 from .scripts import Script
 
-_GROUP_ITEMS = 64
+_FLIGHT_ITEMS = 48
 _GROUP_BYTES = 256 * 1024
 
 
@@ -39,11 +40,11 @@ class ScriptBatch:
         self._pipeline, self._script = pipeline, script
         self._shared_arguments = tuple(shared_arguments)
         self._waiting: deque[_Item] = deque()
-        self._flying: list[list[_Item]] = []
+        self._flights: deque[list[list[_Item]]] = deque()
         self._queued = False
 
     def __repr__(self) -> str:
-        return f"<ScriptBatch {self._script.name} waiting={len(self._waiting)} flying={sum(map(len, self._flying))}>"
+        return f"<ScriptBatch {self._script.name} waiting={len(self._waiting)} flights={len(self._flights)}>"
 
     async def run(self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument]) -> Reply:
         """Runs the script for one item, together with those of others that share the keys `shared`.
@@ -64,36 +65,33 @@ class ScriptBatch:
         self._queued = False
         groups: dict[object, list[_Item]] = {}
         size_bytes = 0
-        while self._waiting and size_bytes < _GROUP_BYTES:
+        taken = 0
+        while self._waiting and size_bytes < _GROUP_BYTES and taken < _FLIGHT_ITEMS:
             item = self._waiting.popleft()
             if item.answer.cancelled():
                 continue
             size_bytes += item.size_bytes
+            taken += 1
             group = groups.setdefault(item if item.alone else item.shared, [])
             group.append(item)
-            if len(group) == _GROUP_ITEMS:
-                groups[group[0]] = groups.pop(item.shared, group)
-        self._flying = list(groups.values())
-        return b"".join(map(self._command, self._flying)), len(self._flying)
+        if groups:
+            self._flights.append(list(groups.values()))
+        self._queue()
+        return b"".join(map(self._command, groups.values())), len(groups)
 
     def deliver(self, replies: Sequence[Reply] | BrokerUnavailable) -> None:
         """Called by the pipeline with the answers."""
-        flying, self._flying = self._flying, []
-        if isinstance(replies, BrokerUnavailable):
-            for group in flying or [list(self._waiting)]:
-                for item in group:
-                    if not item.answer.done():
-                        item.answer.set_exception(replies)
-            if not flying:  # it was never written
-                self._waiting.clear()
-                self._queued = False
+        if not self._flights:  # nothing was written: the pipeline's patience has ended
+            self._queued = False
+            flight, self._waiting = [list(self._waiting)], deque()
         else:
-            for group, reply in zip(flying, replies, strict=True):
-                answers = [reply] * len(group) if isinstance(reply, ReplyError) else reply
-                for item, answer in zip(group, answers, strict=True):
-                    if not item.answer.done():
-                        item.answer.set_result(answer)
-        self._queue()
+            flight = self._flights.popleft()
+        for number, group in enumerate(flight):
+            reply = replies if isinstance(replies, BrokerUnavailable) else replies[number]
+            single = isinstance(reply, ReplyError | BrokerUnavailable)
+            answers: Sequence[Reply] = [reply] * len(group) if single else cast(Sequence[Reply], reply)
+            for item, answer in zip(group, answers, strict=True):
+                _answer(item, answer)
 
     def _ask(
         self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
@@ -104,7 +102,11 @@ class ScriptBatch:
         return item.answer
 
     def _queue(self) -> None:
-        if self._waiting and not self._queued and not self._flying:
+        if not self._waiting:
+            return
+        if self._queued:
+            self._pipeline.weigh()
+        else:
             self._queued = True
             self._pipeline.add(self)
 
@@ -115,3 +117,12 @@ class ScriptBatch:
             keys += item.keys
             arguments += item.arguments
         return pack(self._script.evalsha(keys, arguments))
+
+
+def _answer(item: _Item, answer: Reply | BrokerUnavailable) -> None:
+    if item.answer.done():
+        return
+    if isinstance(answer, BrokerUnavailable):
+        item.answer.set_exception(answer)
+    else:
+        item.answer.set_result(answer)

@@ -1,4 +1,4 @@
-"""URLs that name a Sentinel trio instead of a server: `redis+sentinel://[user:password@]host:port,host:port/service[/db]`.
+"""URLs that name a Sentinel trio instead of a server: `redis+sentinel://[user:password@]host:port,host:port/service[/db][?ssl_…]`.
 
 User and password are those of the server; Sentinels are asked without. `rediss+sentinel://` secures both.
 """
@@ -6,9 +6,9 @@ User and password are those of the server; Sentinels are asked without. `rediss+
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self, cast
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 import redis.exceptions
 from redis.asyncio.sentinel import Sentinel
@@ -18,6 +18,7 @@ from skillstream_schemas.settings import without_secret
 
 _SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 _PORT = 26379
+_NO = ("0", "f", "false", "n", "no", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,10 @@ class SentinelUrl:
     hosts: tuple[tuple[str, int], ...]
     service: str
     db: int
-    user: str
-    password: str
+    user: str = field(repr=False)
+    password: str = field(repr=False)
     secure: bool
+    query: str = ""
 
     @classmethod
     def parse(cls, url: str) -> Self | None:
@@ -39,13 +41,14 @@ class SentinelUrl:
             return None
         login, at, place = url.removeprefix(scheme).rpartition("@")
         user, _, password = login.partition(":") if at else ("", "", "")
+        place, _, query = place.partition("?")
         hosts, _, path = place.partition("/")
         service, _, db = path.partition("/")
         try:
             found = tuple(_host(host) for host in hosts.split(","))
             if not service:
                 raise ValueError
-            return cls(found, service, int(db or 0), unquote(user), unquote(password), scheme.startswith("rediss"))
+            return cls(found, service, int(db or 0), unquote(user), unquote(password), scheme.startswith("rediss"), query)
         except ValueError:
             form = f"{scheme}host:port,host:port/service or …/service/db"
             raise InvalidSettings(f"redis_url {without_secret(url)}: is not of the form {form}") from None
@@ -53,12 +56,20 @@ class SentinelUrl:
     def server_url(self, host: str, port: int) -> str:
         """URL of a server of this service."""
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user or self.password else ""
-        return f"{'rediss' if self.secure else 'redis'}://{login}{host}:{port}/{self.db}"
+        query = f"?{self.query}" if self.query else ""
+        return f"{'rediss' if self.secure else 'redis'}://{login}{host}:{port}/{self.db}{query}"
 
     async def primary_url(self, timeout_s: float) -> str:
         """URL of the primary as the Sentinels see it now; raises BrokerUnavailable where none of them knows one."""
-        options = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "ssl": self.secure}
-        sentinel = cast(Any, Sentinel)(list(self.hosts), sentinel_kwargs=options)
+        options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "ssl": self.secure}
+        if self.secure:
+            secured = {name: value for name, value in parse_qsl(self.query) if name.startswith("ssl_")}
+            checks = secured.pop("ssl_check_hostname", "true").lower() not in _NO
+            options |= {**secured, "ssl_check_hostname": checks}
+        try:
+            sentinel = cast(Any, Sentinel)(list(self.hosts), sentinel_kwargs=options)
+        except (TypeError, ValueError):
+            raise InvalidSettings(f"redis_url: redis-py does not know one of the query parameters {sorted(options)}") from None
         try:
             host, port = await sentinel.discover_master(self.service)
         except (redis.exceptions.RedisError, OSError, TimeoutError) as error:

@@ -136,7 +136,8 @@ class WorkerBroker(Broker):
         arguments += ["" if seen is None else str(seen), keep or ""]
         if stock_request is not None:
             arguments += flat(stock_request.to_fields())
-        return _opening(await self.pipeline.run(OPEN, keys, arguments))
+        first = ("XRANGE", keys[0], "-", "+", "COUNT", 1)
+        return _opening(*await self.pipeline.run_and_read(OPEN, keys, arguments, first))
 
     async def finish(self, lease: Lease, last: EventId, final: EventId, fields: Sequence[str]) -> Finish:
         """Adds a final right behind the attempt's last entry and rings (rule P6)."""
@@ -223,11 +224,8 @@ def _claimed(agent: str, item: Sequence[Reply]) -> ClaimedJob:
     return ClaimedJob(task_id, int(claim), int(claims), payload or None)
 
 
-def _opening(reply: Sequence[Reply]) -> Opening:
+def _opening(reply: Sequence[Reply], first: Sequence[Reply]) -> Opening:
     match reply[0]:
-        case b"opened" | b"same":
-            reason = reply[4]
-            return Opened(reply[1], reply[2], request_of(reply[3]), None if reason is None else reason.decode(errors="replace"))
         case b"final":
             fields = [part.decode(errors="replace") for part in reply[2]]
             return AlreadyFinal(dict(zip(fields[::2], fields[1::2], strict=True)))
@@ -237,8 +235,13 @@ def _opening(reply: Sequence[Reply]) -> Opening:
             return Gone()
         case b"stale":
             return Stale()
+    request = request_of(first[0][1])
+    match reply[0]:
+        case b"opened" | b"same":
+            reason = reply[3]
+            return Opened(reply[1], reply[2], request, None if reason is None else reason.decode(errors="replace"))
         case b"resume":
-            return MustRead(request_of(reply[2]))
+            return MustRead(request)
         case cause:
             top = EventId.parse(reply[1].decode())
-            return MustClose(CloseCause(cause.decode()), top, request_of(reply[2]), reply[3].decode(errors="replace"))
+            return MustClose(CloseCause(cause.decode()), top, request, reply[2].decode(errors="replace"))
