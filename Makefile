@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check package bench bench-quick clean
+.PHONY: demo test check package bench bench-quick chaos mutations recovery clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=...") if sys.version_info < (3, 11) else None'
@@ -37,6 +37,15 @@ bench: $(VENV)/.bench-installed  ## Measure beside the peers; writes docs/perfor
 
 bench-quick: $(VENV)/.installed  ## Measure in a minute and say which ratio fell; KEEP=--keep-reference keeps this run's ratios
 	$(RUN) -m benchmarks --quick $(KEEP) $(NAMES)
+
+chaos: $(VENV)/.installed  ## Break everything at random for ten minutes, then check every task (SECONDS=60 SEED=7)
+	$(RUN) -m tests.chaos --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+
+mutations: $(VENV)/.installed  ## Show that the checker catches planted faults
+	$(RUN) -m tests.chaos.mutations
+
+recovery: $(VENV)/.installed  ## Measure how long a task stands still after kill -9 of its worker
+	$(RUN) -m tests.chaos.recovery
 
 clean:  ## Remove what the commands made
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .skillstream .bench

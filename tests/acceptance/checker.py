@@ -67,6 +67,28 @@ def check_rings(url: str, task_ids: Iterable[str], report: Report) -> None:
     broker.close()
 
 
+def check_jobs(broker: Any, agent: str, task_ids: Iterable[str], report: Report) -> set[str]:
+    """Checks of acknowledged tasks that each without a final has its job on the queue; returns those without a final.
+
+    May be called at any time, also while everything fails: what it reads of a task is read at one moment.
+    """
+    shards = int(broker.get("skillstream:shards"))
+    unfinished = set()
+    for task_id in task_ids:
+        member = f"{{{agent}}}:{task_id}"
+        read = broker.pipeline(transaction=True)
+        read.zscore(f"arq:queue:{{{agent}}}", member)
+        read.exists(f"arq:job:{member}")
+        read.xrevrange(f"skillstream:task:{{{crc32(task_id.encode()) % shards}}}:{task_id}:events", count=1)
+        score, has_job, top = read.execute()
+        if top and top[0][1]["type"] == "final":
+            continue
+        unfinished.add(task_id)
+        report.expect(bool(top), f"{task_id}: acknowledged and has no stream")
+        report.expect(score is not None and has_job == 1, f"{task_id}: its job left the queue before its final was there")
+    return unfinished
+
+
 def read_entries(broker: Any, key: str) -> list[Entry]:
     """A stream as it stands."""
     return [(_id(raw), fields) for raw, fields in broker.xrange(key)]

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import secrets
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -29,8 +30,7 @@ def main() -> int:
             arguments.keep.mkdir(parents=True, exist_ok=True)
             for name, lines in outcome.log.items():
                 (arguments.keep / f"{name}.log").write_text("\n".join(lines))
-            Path(folder).rename(arguments.keep / "data")
-            Path(folder).mkdir()
+            shutil.copytree(folder, arguments.keep / "data", dirs_exist_ok=True)
     return 1 if outcome.violations else 0
 
 

@@ -32,7 +32,7 @@ the checker could not tell a loss of the broker from one of ours.
 """
 _WORKERS, _ROUTERS, _CLIENTS = 3, 2, 2
 _PLAIN_EXITS = {0, 4, -signal.SIGKILL}
-"""Ended as told, found no broker, was killed. SIGTERM ends a process that has not come to its first line yet."""
+"""Ended as told, found no broker, was killed. SIGTERM ends one that has not begun, or found no broker."""
 _STOP_S = 30.0
 _LOOK_S = 0.1
 
@@ -64,7 +64,8 @@ class Slot:
     async def end(self) -> None:
         """Kills the process where it runs and looks at its exit code."""
         await asyncio.to_thread(self.process.kill)
-        told_too_early = self.process.exit_code == -signal.SIGTERM and not self.process.lines
+        was_ready = any("is ready" in line for line in self.process.lines)
+        told_too_early = self.process.exit_code == -signal.SIGTERM and not was_ready
         if self.process.exit_code not in _PLAIN_EXITS and not told_too_early:
             tail = "\n    ".join(self.process.lines[-15:])
             self.violations.append(f"{self.name} ended with {self.process.exit_code}:\n    {tail}")
@@ -192,7 +193,7 @@ class Battlefield:
                 wire.drop()
             case "delay":
                 self.counts["delays"] += 1
-                wire.delay_s = fault.bytes_passed / 30_000
+                wire.delay_s = fault.delay_s
                 await asyncio.sleep(fault.seconds)
                 wire.delay_s = 0.0
             case "swallow":

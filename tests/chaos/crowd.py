@@ -22,11 +22,15 @@ _ANSWER_S = 5.0
 
 
 class Crowd:
-    """Responsible for all errands; `counts` says what was done, `violations` what clients must never be told."""
+    """Responsible for all errands.
+
+    `counts` says what was done, `acknowledged` which tasks stand, `violations` what clients must never be told.
+    """
 
     def __init__(self, clients: Sequence[Client], errands: Sequence[Errand]) -> None:
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
+        self.acknowledged: list[str] = []
         self._clients = cycle(clients)
         self._errands = errands
 
@@ -52,6 +56,7 @@ class Crowd:
                 group.create_task(self._submit(errand, next(self._clients)))
             await self._submit(errand, next(self._clients))
             self.counts["tasks"] += 1
+            self.acknowledged.append(errand.order.task_id)
             self.counts["copies"] += errand.copies
             if errand.is_followed:
                 group.create_task(self._follow(errand, next(self._clients)))

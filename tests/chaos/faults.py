@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp, log
 from random import Random
 
 _WEIGHTS = {
@@ -11,20 +12,22 @@ _WEIGHTS = {
 }  # fmt: skip
 _EACH_S = 0.6
 _FIRST_S = 1.0
+_MOST_BYTES = 200_000
 
 
 @dataclass(frozen=True)
 class Fault:
     """Something that goes wrong: what, when, with which of its kind (a number, taken modulo those there are).
 
-    `seconds` is how long a process stays away or a wire is bad; `bytes_passed` what goes through before a cut, upwards
-    or not.
+    `seconds` is how long a process stays away or a wire is bad, `delay_s` what a wire holds each piece back; `bytes_passed`
+    is what goes through before a cut, upwards or not: anywhere in a command, a flight of entries, or an answer.
     """
 
     kind: str
     at_s: float
     target: int
     seconds: float
+    delay_s: float
     bytes_passed: int
     is_upward: bool
 
@@ -39,6 +42,8 @@ def faults(seed: int, seconds: float) -> list[Fault]:
         duration_s = chance.uniform(0.0, 1.5)
         if kind.startswith("pause"):
             duration_s = chance.uniform(0.5, 5.0)  # the lease is 2 s: most pauses outlast it
-        found.append(Fault(kind, at_s, chance.randrange(1000), duration_s, chance.randrange(1, 6000), chance.random() < 0.5))
+        size_bytes = round(exp(chance.uniform(0.0, log(_MOST_BYTES))))
+        target, delay_s, is_upward = chance.randrange(1000), chance.uniform(0.01, 0.2), chance.random() < 0.5
+        found.append(Fault(kind, at_s, target, duration_s, delay_s, size_bytes, is_upward))
         at_s += chance.expovariate(1 / _EACH_S)
     return found
