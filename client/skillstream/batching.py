@@ -10,7 +10,7 @@ from typing import cast
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 
-from .pipeline import Pipeline
+from .pipeline import RETRY_KINDS, Pipeline
 from .resp import Argument, Reply, ReplyError, pack
 from .scripts import Script
 
@@ -25,8 +25,10 @@ class _Item:
 
     def __init__(self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool) -> None:
         self.shared, self.keys, self.arguments, self.alone = shared, keys, arguments, alone
-        # texts decide; the rest of an item is small
-        self.size_bytes = sum([len(part) for part in arguments if type(part) is str])
+        self.size_bytes = 0
+        for part in arguments:  # texts decide; the rest of an item is small
+            if type(part) is str:
+                self.size_bytes += len(part)
         self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
 
@@ -51,7 +53,13 @@ class ScriptBatch:
 
         Raises BrokerUnavailable and BrokerRefused as `Pipeline.run`.
         """
-        reply = await self._pipeline.persist(partial(self._ask, shared, keys, arguments, False), self._script.name)
+        try:
+            reply = await self._ask(shared, keys, arguments, False)
+            is_passing = isinstance(reply, ReplyError) and reply.kind in RETRY_KINDS
+        except BrokerUnavailable:
+            is_passing = True
+        if is_passing:
+            reply = await self._pipeline.persist(partial(self._ask, shared, keys, arguments, False), self._script.name)
         if isinstance(reply, ReplyError):  # it may be the fault of another item of the group
             if reply.kind == "NOSCRIPT":
                 await self._pipeline.load(self._script)

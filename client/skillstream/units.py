@@ -34,9 +34,11 @@ class Waiting:
         self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def pack(self) -> tuple[bytes, int]:
+        """The commands, unless the caller is gone."""
         return (b"", 0) if self.answer.cancelled() else (self._packed, self._count)
 
     def deliver(self, replies: Sequence[Reply] | BrokerUnavailable) -> None:
+        """Wakes the caller."""
         if self.answer.done():
             return
         if isinstance(replies, BrokerUnavailable):

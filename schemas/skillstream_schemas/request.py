@@ -119,7 +119,9 @@ class TaskRequest(BaseModel):
             value = getattr(self, name)
             if value is not None:
                 fields[name] = str(value)
-        fields.update((name, compact_json(value)) for name, value in self._nested() if value is not None)
+        for name, value in self._nested():
+            if value is not None:
+                fields[name] = compact_json(value)
         return fields
 
     @classmethod
