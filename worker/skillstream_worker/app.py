@@ -25,6 +25,7 @@ from .plain_functions import PlainFunctions
 from .renewer import Renewer
 from .settler import Settler
 from .slots import Slots
+from .watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 _HAND_BACK_S = 5.0
@@ -75,7 +76,8 @@ class Worker:
         announcer = Announcer(self._broker, self._agents)
         await announcer.announce()
         listener = Listener(self._broker, self.running)
-        roles = (self._settler.run(), self._renewer.run(), listener.run(), announcer.run())
+        watchdog = Watchdog(self._agents, self.settings.lease_s, self._clock)
+        roles = (self._settler.run(), self._renewer.run(), listener.run(), announcer.run(), watchdog.run())
         self._roles = [self._role(role) for role in roles]
         self._roles += [self._role(plain.run()) for plain in self._plain]
         self._claiming = [self._role(claimer.run()) for claimer in self._claimers]

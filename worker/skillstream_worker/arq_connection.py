@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from arq.connections import RedisSettings
 
@@ -11,45 +11,53 @@ from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.settings import Settings, without_secret
 
 _TEXTS = ("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data")
-_FALSE = ("0", "f", "false", "n", "no", "")
+_NO = ("0", "f", "false", "n", "no", "")
 
 
 class QuietRedisSettings(RedisSettings):
     """arq's settings, whose own repr shows the password."""
 
     def __repr__(self) -> str:
-        return f"<arq RedisSettings {self.unix_socket_path or f'{self.host}:{self.port}'} db={self.database} ssl={self.ssl}>"
+        place = self.unix_socket_path or (self.host if self.sentinel else f"{self.host}:{self.port}")
+        return f"<arq RedisSettings {place} db={self.database} ssl={self.ssl}>"
 
 
 def arq_redis_settings(settings: Settings) -> RedisSettings:
     """arq's settings for the broker of these; raises InvalidSettings for a URL that arq cannot read."""
     url = settings.redis_url
-    if (sentinels := SentinelUrl.parse(url)) is not None:
-        return _through_sentinels(sentinels)
+    sentinels = SentinelUrl.parse(url)
+    if sentinels is None:
+        made, query = _of_server(url)
+    else:
+        made, query = _of_sentinels(sentinels), {}
+    for name in _TEXTS:
+        if name in query:
+            setattr(made, name, query[name])
+    made.ssl_check_hostname = made.ssl and query.get("ssl_check_hostname", "true").lower() not in _NO
+    return made
+
+
+def _of_server(url: str) -> tuple[RedisSettings, dict[str, str]]:
     try:
         read = RedisSettings.from_dsn(url)
-        parts = urlsplit(url)
+        query = dict(parse_qsl(urlsplit(url).query))
     except (ValueError, RuntimeError):
         raise InvalidSettings(f"redis_url {without_secret(url)}: arq cannot read it") from None
-    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     made = QuietRedisSettings(**read.__dict__)
     # arq leaves escapes as they are and takes user and password from before the @ alone
     made.username = query.get("username") if read.username is None else unquote(read.username)
     made.password = query.get("password") if read.password is None else unquote(read.password)
-    for name in _TEXTS:
-        if name in query:
-            setattr(made, name, query[name])
-    made.ssl_check_hostname = made.ssl and query.get("ssl_check_hostname", "1").lower() not in _FALSE
-    return made
+    return made, query
 
 
-def _through_sentinels(sentinels: SentinelUrl) -> RedisSettings:
+def _of_sentinels(url: SentinelUrl) -> RedisSettings:
+    if url.secure:
+        raise InvalidSettings("redis_url: arq asks Sentinels without TLS alone, so rediss+sentinel:// is not for plain functions")
     return QuietRedisSettings(
-        host=list(sentinels.hosts),
+        host=list(url.hosts),
+        database=url.db,
+        username=url.user or None,
+        password=url.password or None,
         sentinel=True,
-        sentinel_master=sentinels.service,
-        database=sentinels.db,
-        username=sentinels.user or None,
-        password=sentinels.password or None,
-        ssl=sentinels.secure,
+        sentinel_master=url.service,
     )

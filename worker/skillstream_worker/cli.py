@@ -44,7 +44,7 @@ def worker(
     )
     try:
         settings = settings_from(redis_url=redis, concurrency=concurrency, lease_s=lease, grace_s=grace)
-        agents = [load_agent(target) for target in targets]
+        running = Worker([load_agent(target) for target in targets], settings)
     except SkillstreamError as error:
         sys.stderr.write(f"{error}\n")
         raise typer.Exit(int(exit_of_error(error))) from None
@@ -53,8 +53,7 @@ def worker(
         flags += ["--burst"] if burst else []
         command = [sys.executable, "-m", "skillstream", "worker", *targets, *flags]
         raise typer.Exit(asyncio.run(run_processes(command, processes, environment_of(settings))))
-    code = run_loop(_run(Worker(agents, settings), burst))
-    raise typer.Exit(code)
+    raise typer.Exit(run_loop(_run(running, burst)))
 
 
 async def _run(worker: Worker, burst: bool) -> int:

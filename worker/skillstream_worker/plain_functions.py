@@ -19,7 +19,7 @@ class PlainFunctions:
     """Responsible for one arq worker on `arq:queue:{<agent>}:plain`; jobs and results are msgpack."""
 
     def __init__(self, agent: Agent, settings: Settings) -> None:
-        self._agent, self._settings = agent, settings
+        self._agent, self._redis = agent, arq_redis_settings(settings)
 
     async def run(self) -> None:
         """Runs arq's worker until it is cancelled; its running jobs are then put back by arq itself."""
@@ -27,7 +27,7 @@ class PlainFunctions:
             functions=self._agent.functions,
             cron_jobs=self._agent.cron_jobs or None,
             queue_name=keys.plain_queue(self._agent.name),
-            redis_settings=arq_redis_settings(self._settings),
+            redis_settings=self._redis,
             job_serializer=job.pack,
             job_deserializer=job.unpack,
             handle_signals=False,

@@ -1,0 +1,22 @@
+"""An agent whose first attempt holds the event loop of its process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+
+from skillstream_worker import Agent, TaskContext
+
+agent = Agent("blocking")
+
+
+@agent.skill("hold_first", max_attempts=5)
+async def hold_first(message: str, context: TaskContext) -> AsyncGenerator[str, None]:
+    if context.attempt > 1:
+        yield f"attempt {context.attempt}"
+        return
+    yield "about to hold"
+    await asyncio.sleep(0.3)
+    time.sleep(float(message))  # noqa: ASYNC251 — the fault under test
+    yield "too late"
