@@ -6,27 +6,84 @@ The first line of a class's docstring says what happened; `hint` says what to do
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class FailureCode(StrEnum):
-    """Why a task ended as `failed`: the `error` field of its final event."""
+    """Why a task ended as `failed`: the `error` field of its final event.
 
-    SKILL_ERROR = "skill_error"
-    TIMEOUT = "timeout"
-    DEADLINE_EXCEEDED = "deadline_exceeded"
-    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
-    INTERRUPTED = "interrupted"
-    UNSTARTABLE = "unstartable"
-    EXPIRED = "expired"
-    STREAM_LOST = "stream_lost"
-    UNKNOWN_SKILL = "unknown_skill"
-    UNKNOWN_FUNCTION = "unknown_function"
-    MALFORMED_JOB = "malformed_job"
-    MALFORMED_REQUEST = "malformed_request"
-    MESSAGE_TOO_LARGE = "message_too_large"
-    EVENT_TOO_LARGE = "event_too_large"
-    OUTPUT_TOO_LARGE = "output_too_large"
+    `meaning` is a sentence for people, `hint` says what to do.
+    """
+
+    meaning: str
+    hint: str
+
+    SKILL_ERROR = (
+        "skill_error", "The skill raised an exception, or yielded or returned what no skill may.",
+        "read `reason`: type and message of the exception; the worker logs it with its traceback",
+    )  # fmt: skip
+    TIMEOUT = (
+        "timeout", "The skill ran longer than its own timeout.",
+        "give the skill a longer `timeout`, or the task less to do",
+    )  # fmt: skip
+    DEADLINE_EXCEEDED = (
+        "deadline_exceeded", "The task's deadline passed before it was done.",
+        "submit with a later deadline, or run more workers",
+    )  # fmt: skip
+    ATTEMPTS_EXHAUSTED = (
+        "attempts_exhausted", "All attempts that are allowed ended without a final: workers died, or the skill asked for more.",
+        "look at the last worker, which `reason` names; `max_attempts` is the bound",
+    )  # fmt: skip
+    INTERRUPTED = (
+        "interrupted", 'The attempt ended early, and the skill has `on_retry="fail"`: it is never run twice.',
+        "find out what the attempt did, then submit a new task",
+    )  # fmt: skip
+    UNSTARTABLE = (
+        "unstartable", "The job was claimed many times more than attempts are allowed, and no claim came to an end.",
+        "look at the logs of the workers that claim it",
+    )  # fmt: skip
+    EXPIRED = (
+        "expired", "The task was not final an hour before its stream would have gone.",
+        "raise `stream_ttl_s`, or run more workers",
+    )  # fmt: skip
+    STREAM_LOST = (
+        "stream_lost", "The broker lost the stream of the task, or entries of it, before its final.",
+        "check the broker's persistence; submit the task again under a new id",
+    )  # fmt: skip
+    UNKNOWN_SKILL = (
+        "unknown_skill", "The agent that took the task has no skill of this name.",
+        "start workers that have the skill before services ask for it",
+    )  # fmt: skip
+    UNKNOWN_FUNCTION = (
+        "unknown_function", "The job on the queue calls another function than `run_skill`.",
+        "plain arq functions have a queue of their own: `arq:queue:{<agent>}:plain`",
+    )  # fmt: skip
+    MALFORMED_JOB = (
+        "malformed_job", "The job on the queue is not arq's layout in msgpack, or is too large or too deep.",
+        "see the section on arq in wire-format.md",
+    )  # fmt: skip
+    MALFORMED_REQUEST = (
+        "malformed_request", "The request breaks the contract: a field is missing, unknown or out of range.",
+        "`reason` names the field",
+    )  # fmt: skip
+    MESSAGE_TOO_LARGE = (
+        "message_too_large", "The message, metadata, history or data of a stock client's request is over its limit.",
+        "put large input where the skill can fetch it and send a reference",
+    )  # fmt: skip
+    EVENT_TOO_LARGE = (
+        "event_too_large", "The skill said a status or a structured chunk over the limit of one stream entry.",
+        "send less at once, or text: text is cut",
+    )  # fmt: skip
+    OUTPUT_TOO_LARGE = (
+        "output_too_large", "The skill produced more text, or larger final data, than its limit.",
+        "put large output where the reader can fetch it and say a reference",
+    )  # fmt: skip
+
+    def __new__(cls, value: str, meaning: str = "", hint: str = "") -> Self:
+        """A member is its code; the rest describes it."""
+        member = str.__new__(cls, value)
+        member._value_, member.meaning, member.hint = value, meaning, hint
+        return member
 
 
 class SkillstreamError(Exception):
@@ -52,6 +109,7 @@ class InvalidRequest(SkillstreamError):
     """A task request breaks the contract."""
 
     code = "invalid_request"
+    hint = "the text names the field"
 
 
 class InvalidName(InvalidRequest):
@@ -72,12 +130,14 @@ class InvalidSettings(SkillstreamError):
     """A setting has a value that cannot be used."""
 
     code = "invalid_settings"
+    hint = "the text names the setting; SKILLSTREAM_ and its name in capitals is its variable"
 
 
 class MissingExtra(SkillstreamError):
     """A part of skillstream was called whose optional packages are not installed."""
 
     code = "missing_extra"
+    hint = "install the extra that the text names"
 
 
 class UnknownAgent(SkillstreamError):
@@ -91,6 +151,7 @@ class UnknownSkill(SkillstreamError):
     """The agent has no skill of this name."""
 
     code = "unknown_skill"
+    hint = "the text lists the skills that its workers announced"
 
 
 class UnknownTask(SkillstreamError):
@@ -111,30 +172,35 @@ class InvalidTransition(SkillstreamError):
     """A task state may not follow the state before it."""
 
     code = "invalid_transition"
+    hint = "nothing follows a final state"
 
 
 class MalformedEntry(SkillstreamError):
     """A stream entry is not an event of this wire version."""
 
     code = "malformed_entry"
+    hint = "somebody else writes to this key, or writes another wire version"
 
 
 class MalformedJob(SkillstreamError):
     """A job on the queue cannot be read."""
 
     code = "malformed_job"
+    hint = "see the section on arq in docs/wire-format.md"
 
 
 class EventTooLarge(SkillstreamError):
     """A status or structured chunk is over the limit of one stream entry."""
 
     code = "event_too_large"
+    hint = "send less at once, or text: text is cut"
 
 
 class OutputTooLarge(SkillstreamError):
     """A task produced more output than its limit."""
 
     code = "output_too_large"
+    hint = "put large output where the reader can fetch it and say a reference"
 
 
 class StreamGap(SkillstreamError):
@@ -144,6 +210,7 @@ class StreamGap(SkillstreamError):
     """
 
     code = "stream_gap"
+    hint = "the broker lost entries, or somebody deleted them; the final has the whole text"
 
     def __init__(self, task_id: str, after: str, before: str) -> None:
         self.task_id, self.after, self.before = task_id, after, before
@@ -161,6 +228,7 @@ class TextReset(SkillstreamError):
     """A newer attempt started the text again: keep the first `keep` characters and read on from `after`."""
 
     code = "text_reset"
+    hint = "cut the text to `keep` characters and call text(after=error.after)"
 
     def __init__(self, task_id: str, attempt: int, keep: int, after: str) -> None:
         self.task_id, self.attempt, self.keep, self.after = task_id, attempt, keep, after
@@ -185,12 +253,14 @@ class BrokerRefused(SkillstreamError):
     """Redis answered a command with an error."""
 
     code = "broker_refused"
+    hint = "the server's own words say why: rights, memory, a key of another type"
 
 
 class NotReplicated(SkillstreamError):
     """No replica confirmed a durable submission in time; the task is queued on the primary all the same."""
 
     code = "not_replicated"
+    hint = "the task runs; see that the replicas are connected"
 
 
 class ShardsMismatch(SkillstreamError):
@@ -211,15 +281,18 @@ class DatabaseRefused(SkillstreamError):
     """The router's database does not take these values, however often they are sent."""
 
     code = "database_refused"
+    hint = "the log names the task, which stays unrecorded"
 
 
 class InvalidTarget(SkillstreamError):
     """What was named as MODULE:AGENT cannot be imported or is no agent."""
 
     code = "invalid_target"
+    hint = "MODULE:AGENT names an Agent in a module of the current directory or an installed package"
 
 
 class Unpublishable(SkillstreamError):
     """An attempt can add nothing more to its stream."""
 
     code = "unpublishable"
+    hint = "another attempt has the stream, or the broker lost it; this attempt ends by itself"

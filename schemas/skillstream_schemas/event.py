@@ -201,7 +201,7 @@ def request_from_fields(fields: Fields) -> TaskRequest:
     rest = dict(fields)
     kind, state, version = rest.pop("type", None), rest.pop("state", None), rest.pop("v", None)
     if version != WIRE_VERSION:
-        raise MalformedEntry(f"wire version {version!r} is not {WIRE_VERSION}")
+        raise MalformedEntry(f"wire version {str(version)[:40]!r} is not {WIRE_VERSION}")
     if kind != "status" or state != TaskState.SUBMITTED:
         raise MalformedEntry("the first entry is not a submission")
     rest.pop("at", None)

@@ -18,6 +18,7 @@ from .request import describe
 
 _PREFIX = "SKILLSTREAM_"
 _DAY_S = 86_400
+_LONGEST_S = 3650 * _DAY_S
 _URLS = ("redis_url", "database_url")
 _USER = re.compile(r"(?<=://).*@", re.DOTALL)  # up to the last @: a password may hold what should have been %-encoded
 _SECRET = re.compile(r"([?&][^=&]*(?:user|pass|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
@@ -40,18 +41,18 @@ class Settings(BaseModel):
     database_url: str = "sqlite:///skillstream.db"
     prefix: str = Field(default="skillstream", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     shards: int = Field(default=16, ge=1, le=16_384)
-    stream_ttl_s: float = Field(default=7 * _DAY_S, ge=7200)
-    final_ttl_s: float = Field(default=_DAY_S, gt=0)
+    stream_ttl_s: float = Field(default=7 * _DAY_S, ge=7200, le=_LONGEST_S)
+    final_ttl_s: float = Field(default=_DAY_S, ge=0.001, le=_LONGEST_S)
     lease_s: float = Field(default=15, ge=0.2, le=3600)
-    grace_s: float = Field(default=30, ge=0)
+    grace_s: float = Field(default=30, ge=0, le=_LONGEST_S)
     concurrency: int = Field(default=100, ge=1, le=100_000)
-    poll_s: float = Field(default=2, gt=0)
-    announce_s: float = Field(default=20, gt=0)
-    connect_timeout_s: float = Field(default=5, gt=0)
-    answer_timeout_s: float = Field(default=10, gt=0)
-    patience_s: float = Field(default=30, gt=0)
+    poll_s: float = Field(default=2, gt=0, le=_LONGEST_S)
+    announce_s: float = Field(default=20, gt=0, le=_LONGEST_S)
+    connect_timeout_s: float = Field(default=5, gt=0, le=_LONGEST_S)
+    answer_timeout_s: float = Field(default=10, gt=0, le=_LONGEST_S)
+    patience_s: float = Field(default=30, gt=0, le=_LONGEST_S)
     context_messages: int = Field(default=50, ge=0, le=10_000)
-    context_ttl_s: float = Field(default=30 * _DAY_S, gt=0)
+    context_ttl_s: float = Field(default=30 * _DAY_S, ge=0.001, le=_LONGEST_S)
     platform_share: int = Field(default=500, ge=0, le=10_000)
     limits: Limits = Limits()
 

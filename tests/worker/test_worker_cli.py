@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 
 from skillstream import Client
+from skillstream_schemas.errors import InvalidTarget
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 from tests.client.bounds import soon, until
@@ -276,7 +277,8 @@ async def test_a_module_that_breaks_is_one_line(spawn_alone: Spawn) -> None:
     assert await worker.ended() == 2
     assert (await worker.errors()) == (
         "invalid_target: 'tests.support.broken_agent:agent': importing tests.support.broken_agent raised ValueError: "
-        "agent porter has a skill 'echo' already\n"
+        "agent porter has a skill 'echo' already "
+        f"({InvalidTarget.hint})\n"
     )
 
 

@@ -82,7 +82,7 @@ def _checked(database_url: str) -> URL:
         raise InvalidSettings(f"database_url {shown} is not a database URL") from None
     if url.drivername not in ("sqlite", "sqlite+pysqlite"):
         raise InvalidSettings(f"database_url {shown}: only sqlite:///FILE can be used")
-    if not url.database or url.database == ":memory:":
+    if not url.database or url.database == ":memory:" or url.host or url.username:
         raise InvalidSettings(f"database_url {shown} names no file")
     return url
 

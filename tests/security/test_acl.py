@@ -1,0 +1,280 @@
+"""Each role has the rights that it needs, and no other: on servers that enforce deploy/acl."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from skillstream import Client
+from skillstream.broker import Broker
+from skillstream.task import Task
+from skillstream_router.app import Router, RouterPace
+from skillstream_router.inbox import ReadingPace
+from skillstream_router.reaper import ReapingPace
+from skillstream_router.reconciler import ReconcilingPace
+from skillstream_schemas import keys as arq_keys
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, NotReplicated
+from skillstream_schemas.keys import Keyspace
+from skillstream_schemas.settings import Settings
+from skillstream_schemas.state import TaskState
+from skillstream_worker import Agent, Worker
+from skillstream_worker.broker import Lease, WorkerBroker
+from tests.router.eventually import eventually
+from tests.router.ledger_file import LedgerFile
+from tests.support.redis_server import RedisServer
+from tests.support.verbs import AGENT, BOUND_S, Gates, script, verb_agent
+
+from .conftest import SettingsOf
+from .roles import ROLES, UsedCommands, granted, password_of, rules_of, url_of
+
+PACE = RouterPace(
+    ReadingPace(block_s=0.2, take_over_s=0.2), ReapingPace(period_s=0.1, pause_s=0), ReconcilingPace(period_s=0.1, pause_s=0)
+)
+FREE = {"AUTH", "HELLO", "SELECT", "QUIT"}
+"""Commands of a connection's beginning that need no right."""
+
+
+class Parts:
+    """Responsible for one process of each role, each as its own user."""
+
+    def __init__(self, settings_of: SettingsOf, admin: Any, folder: Path) -> None:
+        self.gates = Gates()
+        self.agent: Agent = verb_agent(self.gates)
+        self.ledger = LedgerFile(folder / "router.db")
+        self.keys: Keyspace = settings_of("worker").keys
+        self.worker_settings: Settings = settings_of("worker", poll_s=0.1)
+        self.submitter = Client(settings=settings_of("submitter"))
+        self.follower = Client(settings=settings_of("follower"))
+        self.router = Router(settings_of("router", database_url=self.ledger.url), pace=PACE)
+        self.admin = admin
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Parts:
+        await self._stack.enter_async_context(self.router)
+        self.worker = await self.start_worker("w1")
+        await self._stack.enter_async_context(self.submitter)
+        await self._stack.enter_async_context(self.follower)
+        await self.router.until_reading()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    async def start_worker(self, name: str) -> Worker:
+        worker = Worker([self.agent], self.worker_settings, name=name)
+        return await self._stack.enter_async_context(worker)
+
+    async def submit(self, *verbs: list[Any], **options: Any) -> Task:
+        return await self.submitter.submit(AGENT, "stream", script(*verbs), **options)
+
+    async def recorded(self, task: Task, state: TaskState) -> None:
+        await eventually(lambda: self.ledger.task(task.id).get("state") == state, f"{task} {state} in the database")
+
+    def denials(self) -> list[Any]:
+        return [(entry["username"], entry["reason"], entry["object"]) for entry in self.admin.acl_log()]
+
+
+async def run_and_follow(parts: Parts) -> None:
+    """Submit, run, follow as a user who may only read, route, and talk on in the same context."""
+    conversation = parts.submitter.conversation(AGENT, payer="acme")
+    first = await conversation.submit("stream", script(*[["progress", "thinking", 0.5]] * 9, ["say", "one "], ["say", "two"]))
+    followed = parts.follower.task(first.id)
+    assert "".join([text async for text in followed.text()]) == "one two"
+    assert [event.type async for event in followed.events()][-1] == "final"
+    assert (await followed.result(BOUND_S)).text == "one two"
+    await parts.recorded(first, TaskState.COMPLETED)
+    context = parts.keys.context_messages(conversation.context_id)
+    await eventually(lambda: parts.admin.llen(context) == 2, "the context's list")
+    second = await conversation.submit("stream", script(["say", "again"]))
+    await second.result(BOUND_S)
+    assert len(parts.gates.contexts[-1].conversation_history) == 2
+    with pytest.raises(NotReplicated):
+        await parts.submit(["say", "durable"], durable=True)
+
+
+async def cancel(parts: Parts) -> None:
+    """Cancel a queued task, which takes close and settle, and a running one."""
+    queued = await parts.submit(["say", "never"], delay=600)
+    assert (await queued.cancel("not needed")).state is TaskState.CANCELED
+    assert parts.admin.zscore(arq_keys.queue(AGENT), arq_keys.job_id(AGENT, queued.id)) is None
+    running = await parts.submit(["say", "part"], ["reach", "running"], ["wait", "never"])
+    await parts.gates.reached("running")
+    assert (await running.cancel("enough", timeout=BOUND_S)).text == "part"
+    await parts.recorded(running, TaskState.CANCELED)
+    assert await parts.submitter.queue_depths(AGENT) == (0, 0)
+
+
+async def retry_and_delegate(parts: Parts) -> None:
+    """A second attempt behind the text of the first, and a child task."""
+    task = await parts.submit(["attempt", 1, ["retry", 0.01]], ["delegate", AGENT, "plain", script(["say", "child"])])
+    assert (await task.result(BOUND_S)).state is TaskState.COMPLETED
+    assert parts.gates.children[-1].text == "child"
+
+
+async def drain(parts: Parts) -> None:
+    """A worker stops in the middle of a task; another one ends it."""
+    task = await parts.submit(["attempt", 1, ["reach", "held"], ["wait", "never"]], ["say", "done"])
+    await parts.gates.reached("held")
+    await parts.worker.stop(grace_s=0)
+    await parts.start_worker("w2")
+    assert (await task.result(BOUND_S)).text == "done"
+    await parts.recorded(task, TaskState.COMPLETED)
+
+
+async def repair(parts: Parts) -> None:
+    """What the router puts right: a lost job, a lost stream, a job that was left behind its final."""
+    held = await parts.submit(["say", "late"], delay=600)
+    await parts.recorded(held, TaskState.SUBMITTED)
+    member = arq_keys.job_id(AGENT, held.id)
+    parts.admin.delete(parts.keys.events(held.id))
+    await parts.recorded(held, TaskState.FAILED)
+    await eventually(lambda: parts.admin.zscore(arq_keys.queue(AGENT), member) is None, "the job of the lost stream is gone")
+    running = await parts.submit(["reach", "robbed"], ["wait", "found"], ["say", "safe"])
+    await parts.gates.reached("robbed")
+    robbed = arq_keys.job_id(AGENT, running.id)
+    parts.admin.zrem(arq_keys.queue(AGENT), robbed)
+    await eventually(lambda: parts.admin.zscore(arq_keys.queue(AGENT), robbed) is not None, "the lost job is queued again")
+    parts.gates.open("found")
+    assert (await running.result(BOUND_S)).text == "safe"
+    ended = await parts.submit(["say", "x"])
+    await ended.result(BOUND_S)
+    await parts.recorded(ended, TaskState.COMPLETED)
+    left = arq_keys.job_id(AGENT, ended.id)
+    # in the future, so that no worker takes it first
+    parts.admin.zadd(arq_keys.queue(AGENT), {left: 9e12})
+    parts.admin.set(arq_keys.job(left), b"x", ex=600)
+    await eventually(lambda: parts.admin.zscore(arq_keys.queue(AGENT), left) is None, "the job that was left is gone")
+
+
+async def hourly(parts: Parts) -> None:
+    """What a worker does each hour."""
+    broker = WorkerBroker(parts.worker_settings, "w3")
+    await broker.open()
+    try:
+        await broker.extend([Lease(AGENT, "t", "w3", 1)])
+    finally:
+        await broker.close()
+
+
+async def test_a_whole_life_with_the_rights_of_each_role_and_not_one_denial(
+    settings_of: SettingsOf, admin: Any, tmp_path: Path
+) -> None:
+    with UsedCommands(admin) as used:
+        async with Parts(settings_of, admin, tmp_path) as parts:
+            for step in (run_and_follow, cancel, retry_and_delegate, drain, repair, hourly):
+                await step(parts)
+                used.note_users()
+                assert parts.denials() == [], step.__name__
+        assert parts.denials() == []
+        by_role = used.by_role()
+    admin.flushall()
+    surplus = {role: granted(role) - by_role[role] for role in ROLES}
+    # sent with each connection, and unknown to Redis 7.0
+    assert {role: names for role, names in surplus.items() if names - {"CLIENT|SETINFO"}} == {}
+    missing = {role: by_role[role] - granted(role) - FREE - {"CLIENT|SETINFO"} for role in ROLES}
+    assert {role: names for role, names in missing.items() if names} == {}
+
+
+KEYS = Keyspace(shard_count=4)
+EVENTS, CANCEL, INBOX = KEYS.events("t"), KEYS.cancel("t"), KEYS.inbox_of("t")
+QUEUE, MEMBER = arq_keys.queue("a"), arq_keys.job_id("a", "t")
+JOB, LEASE, RESULT, WAKE = arq_keys.job(MEMBER), arq_keys.in_progress(MEMBER), arq_keys.result(MEMBER), KEYS.wake("a")
+SHARDS, AGENTS, CONTEXT = KEYS.shards, KEYS.agents, KEYS.context_messages("c")
+ADD = ("XADD", EVENTS, "9-1", "type", "chunk", "text", "forged")
+NOBODY = [
+    ("FLUSHALL",), ("KEYS", "*"), ("SCAN", "0"), ("CONFIG", "GET", "*"), ("MONITOR",), ("ACL", "LIST"), ("CLIENT", "LIST"),
+    ("SHUTDOWN",), ("DEL", EVENTS), ("XDEL", EVENTS, "0-1"), ("XTRIM", EVENTS, "MAXLEN", "0"),
+    ("RENAME", EVENTS, "other"), ("GET", "other"), ("SET", "other", "1"), ("XADD", "other", "*", "a", "b"), ("DEL", INBOX),
+    ("GET", "arq:abort"), ("SUBSCRIBE", "other"), ("PUBLISH", "other", "x"), ("EVAL", "return 1", "0"), ("SCRIPT", "FLUSH"),
+    ("FUNCTION", "LIST"), ("DEL", SHARDS), ("DEL", AGENTS), ("DEL", QUEUE), ("PERSIST", EVENTS),
+    ("EVALSHA", "0" * 40, "1", "other"),
+]  # fmt: skip
+REFUSED = {
+    "follower": [
+        ADD, ("XADD", INBOX, "*", "task", "t", "kind", "final"), ("SET", CANCEL, "x"), ("GET", CANCEL), ("SET", SHARDS, "1"),
+        ("HGETALL", AGENTS), ("ZADD", QUEUE, "1", MEMBER), ("ZRANGE", QUEUE, "0", "-1"), ("GET", JOB), ("PEXPIRE", EVENTS, "1"),
+        ("PUBLISH", KEYS.control, "t"), ("LRANGE", CONTEXT, "0", "-1"), ("EVALSHA", "0" * 40, "1", EVENTS),
+        ("XREAD", "STREAMS", INBOX, "0"), ("BLMPOP", "0.1", "1", WAKE, "LEFT"),
+    ],
+    "submitter": [
+        ("SET", LEASE, "w1:1"), ("GET", LEASE), ("GET", JOB), ("HSET", AGENTS, "a", "{}"), ("SET", SHARDS, "1"), ("GET", CANCEL),
+        ("LRANGE", CONTEXT, "0", "-1"), ("XREADGROUP", "GROUP", "router", "x", "STREAMS", INBOX, ">"),
+        ("XACK", INBOX, "router", "1-1"), ("XDEL", INBOX, "1-1"), ("XGROUP", "DESTROY", INBOX, "router"),
+        ("LPOP", WAKE), ("SUBSCRIBE", KEYS.control),
+        ("ZRANGEBYSCORE", QUEUE, "-inf", "+inf"),
+    ],
+    "worker": [
+        ("SET", CANCEL, "x"), ("PUBLISH", KEYS.control, "t"), ("RPUSH", CONTEXT, "{}"), ("DEL", CONTEXT),
+        ("XACK", INBOX, "router", "1-1"), ("XREADGROUP", "GROUP", "router", "x", "STREAMS", INBOX, ">"),
+        ("XDEL", INBOX, "1-1"), ("XREVRANGE", INBOX, "+", "-"),
+        ("HDEL", AGENTS, "a"), ("ZCARD", QUEUE), ("GET", RESULT),
+    ],
+    "router": [
+        ("HSET", AGENTS, "a", "{}"), ("SET", LEASE, "w1:1"), ("GET", LEASE), ("SET", CANCEL, "x"), ("PUBLISH", KEYS.control, "t"),
+        ("SUBSCRIBE", KEYS.control), ("LPOP", WAKE), ("BLMPOP", "0.1", "1", WAKE, "LEFT"), ("XGROUP", "DESTROY", INBOX, "router"),
+        ("CLIENT", "TRACKING", "ON"), ("GET", RESULT),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_is_refused_what_it_does_not_need(role: str, acl_server: RedisServer, admin: Any) -> None:
+    admin.xadd(EVENTS, {"type": "status"}, id="0-1")
+    client: Any = redis.Redis.from_url(url_of(acl_server, role))
+    try:
+        for command in (*NOBODY, *REFUSED[role]):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.execute_command(*command)
+    finally:
+        client.close()
+    assert admin.xlen(EVENTS) == 1
+    admin.flushall()
+
+
+def test_a_script_has_no_rights_that_its_caller_lacks(acl_server: RedisServer, admin: Any) -> None:
+    admin.xadd(EVENTS, {"type": "status"}, id="0-1")
+    client: Any = redis.Redis.from_url(url_of(acl_server, "submitter"))
+    sha = client.script_load("return redis.call('DEL', KEYS[1])")
+    try:
+        with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)permission|access"):
+            client.evalsha(sha, 1, EVENTS)
+    finally:
+        client.close()
+    assert admin.xlen(EVENTS) == 1
+    admin.flushall()
+
+
+async def test_a_follower_that_tries_more_gets_a_coded_error(settings_of: SettingsOf, admin: Any) -> None:
+    admin.set(SHARDS, "4")
+    admin.hset(AGENTS, "a", '{"name":"a","queue":"q","skills":[{"name":"s"}]}')
+    async with Client(settings=settings_of("follower")) as client:
+        for attempt in (client.submit("a", "s", "x"), client.task("t").cancel(), client.agents()):
+            with pytest.raises(BrokerRefused, match=r"(?i)permission|access"):
+                await attempt
+    admin.flushall()
+
+
+async def test_a_follower_may_not_be_the_first_on_a_broker(settings_of: SettingsOf, admin: Any) -> None:
+    with pytest.raises(BrokerRefused, match="check shards"):
+        await Broker(settings_of("follower")).open()
+    assert admin.keys() == []
+
+
+@pytest.mark.parametrize("user", ["worker:wrong", "nobody:x", "worker"])
+async def test_a_wrong_password_is_a_coded_error_without_it(acl_server: RedisServer, user: str) -> None:
+    settings = Settings(redis_url=f"redis://{user}@127.0.0.1:{acl_server.port}/0")
+    with pytest.raises(BrokerUnavailable) as raised:
+        await Broker(settings).open()
+    assert "wrong" not in str(raised.value).replace("WRONGPASS", "")
+
+
+def test_the_files_hold_no_password_and_are_refused_as_they_are(admin: Any) -> None:
+    for role in ROLES:
+        assert password_of(role) not in rules_of(role)
+        rules = (Path(__file__).parents[2] / "deploy" / "acl" / f"{role}.acl").read_text().split()
+        with pytest.raises(redis.exceptions.ResponseError):
+            admin.execute_command("ACL", "SETUSER", f"trial-{role}", rules[3])
