@@ -47,6 +47,7 @@ class Pipeline:
         self.generation = 0
         self._pending: deque[Unit] = deque()
         self._weight = 0
+        self._busy = False
         self._flights: deque[tuple[list[tuple[Unit, int]], asyncio.TimerHandle]] = deque()
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -79,7 +80,12 @@ class Pipeline:
     def weigh(self) -> None:
         """Says that a unit that waits has grown by an item."""
         self._weight += 1
-        self._schedule()
+        if self._busy:
+            return  # looked at again in a moment, with all that comes till then
+        if not self._flights and not self._scheduled:
+            self._write()  # idle: nothing to wait for; what comes in the same turn goes in the next batch
+        else:
+            self._schedule()
 
     async def call(self, *arguments: Argument, step: str = "") -> Reply:
         """Runs one command that may be repeated, for as long as the broker's patience lasts.
@@ -190,6 +196,7 @@ class Pipeline:
         if connection is None or not connection.is_open:
             self._reconnect()
             return
+        self._busy = True
         parts: list[bytes] = []
         units: list[tuple[Unit, int]] = []
         size_bytes = expected = 0
@@ -201,6 +208,7 @@ class Pipeline:
                 units.append((unit, count))
                 size_bytes += len(data)
                 expected += count
+        self._busy = False
         self._weight = max(len(self._pending), self._weight - _FLIGHT_UNITS) if self._pending else 0
         if not units:
             return
@@ -214,10 +222,12 @@ class Pipeline:
     def _landed(self, replies: list[Reply] | BrokerUnavailable) -> None:
         units, deadline = self._flights.popleft()
         deadline.cancel()
+        self._busy = True  # what units add now waits for those whom the answers wake
         place = 0
         for unit, count in units:
             unit.deliver(replies if isinstance(replies, BrokerUnavailable) else replies[place : place + count])
             place += count
+        self._busy = False
         if self._pending:
             self._schedule()
 
