@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import redis
 
@@ -50,7 +51,7 @@ class Trio:
         assert isinstance(flat, list)
         seen = dict(zip(flat[::2], flat[1::2], strict=True))
         with self.replica.client() as replica:
-            is_synced = replica.info("replication")["master_link_status"] == "up"
+            is_synced = cast(Any, replica).info("replication")["master_link_status"] == "up"
         return is_synced and int(seen["num-other-sentinels"]) == 2 and int(seen["num-slaves"]) == 1
 
 

@@ -202,9 +202,7 @@ class Attempt:
             if scope.expired():
                 return of_timeout(request, limit_s, self._services.clock.now_ms())
             return of_error(error, skill, opened, self.lease.worker)
-        except KeyboardInterrupt:
-            raise  # meant for the process
-        except BaseException as error:  # SystemExit and what libraries derive from BaseException are the skill's too
+        except BaseException as error:  # SystemExit, KeyboardInterrupt (signals come to the loop) and the like are the skill's
             log.info("skill %s raised at task %s", skill.name, self.lease.task_id, exc_info=error)
             return of_error(error, skill, opened, self.lease.worker)
         finally:

@@ -102,7 +102,10 @@ def of_error(error: BaseException, skill: Skill, opened: Opened, worker: str) ->
 
 def named(error: BaseException) -> str:
     """Type and message of an exception, as text that can be written."""
-    text = str(error).encode(errors="replace").decode()
+    try:
+        text = str(error)[:_REASON_CHARS].encode(errors="replace").decode()
+    except Exception:
+        text = "it cannot say what is wrong"
     return f"{type(error).__name__}: {text}"[:_REASON_CHARS]
 
 

@@ -18,9 +18,11 @@ from skillstream_schemas.settings import without_secret
 from .embedded import EmbeddedValkey
 from .exits import Exit, command
 from .output import write
-from .target import environment_of, publish_running, settings_from
+from .target import claim_folder, environment_of, publish_running, settings_from, withdraw_running
 
 _STOP_S = 45.0
+_CHUNK_BYTES = 64 * 1024
+_LINE_BYTES = 4000
 
 
 @command
@@ -31,13 +33,14 @@ async def dev(
 ) -> Exit:
     """Run a broker, a worker and a router; Ctrl-C stops them together."""
     data.mkdir(parents=True, exist_ok=True)
+    claim_folder(data)
     database_url = f"sqlite:///{(data / 'skillstream.db').resolve()}"
     with ExitStack() as stack:
         url = redis or os.environ.get("SKILLSTREAM_REDIS_URL")
         url = url or stack.enter_context(EmbeddedValkey(data.resolve() / "valkey")).url
         settings = settings_from(redis_url=url, database_url=database_url)
-        record = publish_running(settings)
-        stack.callback(record.unlink, missing_ok=True)
+        publish_running(settings)
+        stack.callback(withdraw_running)
         write(f"broker   {without_secret(settings.redis_url)}")
         write(f"database {database_url}")
         return await _run_together({"worker": ["worker", *targets], "router": ["router"]}, environment_of(settings))
@@ -59,7 +62,8 @@ async def _run_together(commands: dict[str, list[str]], env: dict[str, str]) -> 
     await asyncio.gather(*printing)
     stopping.cancel()
     if ended_early and not stop.is_set():
-        write(f"{' and '.join(ended_early)} ended by itself; all is stopped")
+        for name in ended_early:
+            write(f"{name} ended by itself with exit code {processes[name].returncode}; all is stopped")
         return Exit.FAILED
     return Exit.OK
 
@@ -77,8 +81,19 @@ async def _start(arguments: list[str], env: dict[str, str]) -> asyncio.subproces
 
 async def _print(name: str, process: asyncio.subprocess.Process) -> None:
     assert process.stdout is not None
-    async for line in process.stdout:
-        write(f"{name:<8} {line.decode(errors='replace').rstrip()}")
+    line = b""
+    # by chunks: a line may be longer than a stream reader takes, and a process whose output nobody reads stands still
+    while chunk := await process.stdout.read(_CHUNK_BYTES):
+        *lines, line = (line + chunk).split(b"\n")
+        for whole in lines:
+            write(f"{name:<8} {_shown(whole)}")
+        line = line[:_CHUNK_BYTES]
+    if line:
+        write(f"{name:<8} {_shown(line)}")
+
+
+def _shown(line: bytes) -> str:
+    return line[:_LINE_BYTES].decode(errors="replace").rstrip() + (" …" if len(line) > _LINE_BYTES else "")
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

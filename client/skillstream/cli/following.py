@@ -9,9 +9,10 @@ from skillstream.task import Task
 from skillstream_schemas.errors import TextReset
 from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent
 from skillstream_schemas.request import compact_json
+from skillstream_schemas.state import TaskState
 
 from .exits import Exit, exit_of_state
-from .output import console, is_person, note, write
+from .output import console, is_person, note, printable, write
 
 
 class Show(StrEnum):
@@ -43,14 +44,18 @@ async def _show_text(task: Task, after: str) -> Exit:
         try:
             async with aclosing(task.text(after)) as pieces:
                 async for piece in pieces:
-                    write(piece, end="")
+                    write(printable(piece), end="")
             break
         except TextReset as reset:
             # what a pipe has taken cannot be taken back
-            note(f"\n{reset.code}: attempt {reset.attempt} begins behind character {reset.keep}")
+            taken_back = "from the start" if reset.keep == 0 else f"behind its first {reset.keep} characters"
+            note(f"\n{reset.code}: attempt {reset.attempt} writes the text again {taken_back}")
             after = reset.after
     write("")
-    return exit_of_state((await task.result()).state)
+    final = await task.result()
+    if final.state is not TaskState.COMPLETED:
+        note(printable(" ".join(filter(None, (final.state.value, final.error, final.reason)))))
+    return exit_of_state(final.state)
 
 
 def _show_line(event: FollowedEvent) -> None:

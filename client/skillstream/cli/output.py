@@ -10,12 +10,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+_STEERING = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 _PLAIN_BREAKS = str.maketrans({"\t": " ", "\n": " ", "\r": " "})
 
 
 def is_person() -> bool:
     """True where standard output is a terminal."""
     return sys.stdout.isatty()
+
+
+def printable(text: str) -> str:
+    """Text as a terminal may have it: what an agent says must not steer it. A pipe gets it as it is."""
+    return text.translate(_STEERING) if is_person() else text
 
 
 def console() -> Console:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.settings import Settings
 
 _FIELDS = ("redis_url", "database_url")
@@ -39,6 +41,28 @@ def publish_running(settings: Settings) -> Path:
     path.chmod(0o600)  # also where it was there before
     path.write_text(json.dumps(record))
     return path
+
+
+def withdraw_running() -> None:
+    """Takes back what `publish_running` left, unless another `dev` has put its own there."""
+    if _read_running().get("pid") == os.getpid():
+        _path().unlink(missing_ok=True)
+
+
+def claim_folder(folder: Path) -> None:
+    """Keeps a data folder for this process until it ends; raises InvalidSettings where another one has it.
+
+    Two brokers on one append-only file run each other's tasks again.
+    """
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = os.read(lock, 100).decode(errors="replace").strip()
+        os.close(lock)
+        raise InvalidSettings(f"the data folder {folder} is in use by process {owner or 'unknown'}") from None
+    os.ftruncate(lock, 0)
+    os.write(lock, str(os.getpid()).encode())  # the descriptor stays open: the lock goes with the process
 
 
 def _read_running() -> dict[str, Any]:
