@@ -89,13 +89,14 @@ def apart(function: Callable[..., Any], *, loop: str = "uvloop", **arguments: An
 
     Workers run on uvloop, so what stands for one does; raises ProcessEnded where it fails.
     """
-    command = apart_command(function, loop, **arguments)
+    # by standard input: thousands of task ids are more than a command line takes
+    command = [*apart_command(function, loop)[:-1], "-"]
     child = subprocess.Popen(
         command, cwd=ROOT, env=_environment({}), start_new_session=True, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
-        output, errors = child.communicate(timeout=APART_S)
+        output, errors = child.communicate(json.dumps(arguments), timeout=APART_S)
     finally:
         if child.poll() is None:
             _signal_group(child.pid, signal.SIGKILL)
