@@ -16,7 +16,6 @@ from skillstream.closing import Verdict, close_from_outside, read_transcript
 from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, StreamGap, Unpublishable
 from skillstream_schemas.event import FinalEvent
 from skillstream_schemas.ids import START
-from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
 
 from .agent import Agent
@@ -24,7 +23,7 @@ from .answers import Loss
 from .broker import ClaimedJob, Lease, WorkerBroker
 from .chunking import Chunking
 from .context import TaskContext
-from .endings import of_error, of_stop, of_timeout, of_unreadable, refusal, verdict_of
+from .endings import of_error, of_stop, of_unreadable, refusal, time_limit, verdict_of
 from .finals import final_fields, stock_result
 from .history import conversation, has_history
 from .openings import AlreadyFinal, Gone, MustClose, MustRead, Opened, Opening, Stale
@@ -182,16 +181,16 @@ class Attempt:
 
     async def _guard(self, skill: Skill, opened: Opened, context: TaskContext, publication: Publication) -> Ending:
         """Runs the skill within its time; whatever it raises becomes an ending."""
-        request, limit_s = opened.request, self._limit_s(skill, opened.request)
+        request, limit = opened.request, time_limit(skill, opened.request, self._services.clock.now_ms())
         if (told := self._told()) is not None:  # while the history was read
             return of_stop(*told, request)
         performer = self._performer = asyncio.current_task()
         assert performer is not None
         try:
-            async with asyncio.timeout(limit_s) as scope:
+            async with asyncio.timeout(limit.seconds) as scope:
                 end = await perform(skill, request.message, context, publication, self._services.settings.limits)
             # a skill that swallowed the end of its time has no say in how the task ends
-            return of_timeout(request, limit_s, self._services.clock.now_ms()) if scope.expired() else end
+            return limit.ending() if scope.expired() else end
         except asyncio.CancelledError:
             if (told := self._told()) is not None:
                 return of_stop(*told, request)
@@ -200,7 +199,7 @@ class Attempt:
             return End.failed(FailureCode.SKILL_ERROR, "CancelledError: the skill cancelled itself")
         except TimeoutError as error:
             if scope.expired():
-                return of_timeout(request, limit_s, self._services.clock.now_ms())
+                return limit.ending()
             return of_error(error, skill, opened, self.lease.worker)
         except BaseException as error:  # SystemExit, KeyboardInterrupt (signals come to the loop) and the like are the skill's
             log.info("skill %s raised at task %s", skill.name, self.lease.task_id, exc_info=error)
@@ -212,12 +211,6 @@ class Attempt:
 
     def _told(self) -> tuple[StopCause, str] | None:
         return self._stop
-
-    def _limit_s(self, skill: Skill, request: TaskRequest) -> float | None:
-        limits = [] if skill.timeout_s is None else [skill.timeout_s]
-        if request.deadline is not None:
-            limits.append((request.deadline - self._services.clock.now_ms()) / 1000)
-        return min(limits, default=None)
 
     async def _conclude(self, ending: Ending, publication: Publication) -> Outcome:
         match ending:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import arq
 
 from skillstream.closing import Verdict
@@ -74,11 +76,28 @@ def of_stop(cause: StopCause, detail: str, request: TaskRequest) -> Ending:
             return Abandon(detail)
 
 
-def of_timeout(request: TaskRequest, limit_s: float | None, now_ms: int) -> End:
-    """The ending of an attempt whose time ran out."""
-    if request.deadline is not None and now_ms >= request.deadline:
-        return End.failed(FailureCode.DEADLINE_EXCEEDED, "the deadline passed while the skill ran")
-    return End.failed(FailureCode.TIMEOUT, f"the skill ran longer than {limit_s:g} s")
+@dataclass(frozen=True)
+class TimeLimit:
+    """How long an attempt's skill may run, `seconds` (None: without a bound), and which bound that is."""
+
+    seconds: float | None
+    is_deadline: bool = False
+
+    def ending(self) -> End:
+        """The ending of an attempt whose time ran out: told by the bound that was nearer, never by reading a clock again."""
+        if self.is_deadline:
+            return End.failed(FailureCode.DEADLINE_EXCEEDED, "the deadline passed while the skill ran")
+        return End.failed(FailureCode.TIMEOUT, f"the skill ran longer than {self.seconds:g} s")
+
+
+def time_limit(skill: Skill, request: TaskRequest, now_ms: int) -> TimeLimit:
+    """The nearer of the skill's timeout and the task's deadline."""
+    if request.deadline is None:
+        return TimeLimit(skill.timeout_s)
+    left_s = (request.deadline - now_ms) / 1000
+    if skill.timeout_s is not None and skill.timeout_s <= left_s:
+        return TimeLimit(skill.timeout_s)
+    return TimeLimit(left_s, is_deadline=True)
 
 
 def of_error(error: BaseException, skill: Skill, opened: Opened, worker: str) -> Ending:
