@@ -10,7 +10,7 @@ from typing import cast
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 
-from .pipeline import RETRY_KINDS, Pipeline
+from .pipeline import Pipeline, passing_refusal
 from .resp import Argument, Reply, ReplyError, pack
 from .scripts import Script
 
@@ -53,20 +53,27 @@ class ScriptBatch:
 
         Raises BrokerUnavailable and BrokerRefused as `Pipeline.run`.
         """
-        try:
-            reply = await self._ask(shared, keys, arguments, False)
-            is_passing = isinstance(reply, ReplyError) and reply.kind in RETRY_KINDS
-        except BrokerUnavailable:
-            is_passing = True
-        if is_passing:
-            reply = await self._pipeline.persist(partial(self._ask, shared, keys, arguments, False), self._script.name)
+        reply = await self._persist(shared, keys, arguments, False)
         if isinstance(reply, ReplyError):  # it may be the fault of another item of the group
             if reply.kind == "NOSCRIPT":
                 await self._pipeline.load(self._script)
-            reply = await self._pipeline.persist(partial(self._ask, shared, keys, arguments, True), self._script.name)
+            reply = await self._persist(shared, keys, arguments, True)
         if isinstance(reply, ReplyError):
             raise BrokerRefused(f"{self._script.name}: {reply}")
         return reply
+
+    async def _persist(
+        self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
+    ) -> Reply:
+        problem: Exception | None
+        try:
+            reply = await self._ask(shared, keys, arguments, alone)
+            problem = passing_refusal(reply, 1)
+        except BrokerUnavailable as error:
+            problem = error
+        if problem is None:
+            return reply
+        return await self._pipeline.persist(partial(self._ask, shared, keys, arguments, alone), self._script.name, problem)
 
     def pack(self) -> tuple[bytes, int]:
         """Called by the pipeline at the moment of writing: one command a group."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from pydantic import ValidationError
 
@@ -41,8 +41,7 @@ _RESULT_TTL_MS = 3_600_000
 _REPLICATION_MS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(NamedTuple):
     """What stands on a stream after a submission: `request` is the first task's, `ended` if it has its final."""
 
     is_new: bool
@@ -67,8 +66,7 @@ class Ending:
     keep: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """A job whose task has its final: `result` is what arq keeps for a stock client, or None."""
 
     task_id: str
@@ -242,7 +240,10 @@ def id_of(raw: bytes) -> EventId:
 
 def fields_of(flat: Sequence[bytes]) -> dict[str, str]:
     """Fields of an entry as Redis lists them; raises MalformedEntry where they are not UTF-8."""
-    parts = [text_of(part, "a field") for part in flat]
+    try:
+        parts = [part.decode() for part in flat]
+    except UnicodeDecodeError as error:
+        raise MalformedEntry(f"a field is not UTF-8: {error.reason} at byte {error.start}") from None
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 

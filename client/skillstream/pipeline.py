@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
@@ -28,7 +28,7 @@ STALE_LINK = frozenset({"READONLY", "MASTERDOWN"})
 """Answers of a server that is no primary any more: connect again, it may be another one."""
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
-_FLIGHTS = 2
+_FLIGHTS = 6
 """Batches under way at once: while the server works at one, the next is packed."""
 _CROWD = 16
 """How much waits before a second batch goes beside the first: below it, what gathers is worth more."""
@@ -84,6 +84,8 @@ class Pipeline:
             return  # looked at again in a moment, with all that comes till then
         if not self._flights and not self._scheduled:
             self._write()  # idle: nothing to wait for; what comes in the same turn goes in the next batch
+        elif self._weight >= _CROWD and len(self._flights) < _FLIGHTS:
+            self._write()
         else:
             self._schedule()
 
@@ -150,31 +152,39 @@ class Pipeline:
         self.add(waiting)
         return waiting.answer
 
-    def _persist(self, packed: bytes, step: str, count: int = 1) -> Awaitable[Reply]:
-        return self.persist(partial(self._ask, packed, count), step, count)
+    async def _persist(self, packed: bytes, step: str, count: int = 1) -> Reply:
+        problem: Exception | None
+        try:  # nearly always the first answer counts, and asking costs no more than that
+            reply = await self._ask(packed, count)
+            problem = passing_refusal(reply, count)
+        except BrokerUnavailable as error:
+            problem = error
+        return reply if problem is None else await self.persist(partial(self._ask, packed, count), step, problem, count)
 
-    async def persist(self, ask: Callable[[], asyncio.Future[Reply]], step: str, count: int = 1) -> Reply:
-        """The answer, or the list of `count` answers, asked for until it comes; raises BrokerUnavailable after `patience_s`."""
-        give_up = 0.0
+    async def persist(self, ask: Callable[[], asyncio.Future[Reply]], step: str, problem: Exception, count: int = 1) -> Reply:
+        """The answer, or the list of `count` answers, asked for again after `problem` until it comes.
+
+        Raises BrokerUnavailable after `patience_s`.
+        """
+        give_up = asyncio.get_running_loop().time() + self._settings.patience_s
         pause_s = _FIRST_PAUSE_S
         while True:
-            try:
-                reply = await ask()
-                refusal = _passing_refusal(reply, count)
-                if refusal is None:
-                    return reply
-                problem: Exception = refusal
-                if refusal.kind in STALE_LINK:
-                    self.drop_connection(str(refusal))
-            except BrokerUnavailable as error:
-                problem = error
-            now_s = asyncio.get_running_loop().time()
-            give_up = give_up or now_s + self._settings.patience_s
-            if self._closed or now_s + pause_s > give_up:
+            if isinstance(problem, ReplyError) and problem.kind in STALE_LINK:
+                self.drop_connection(str(problem))
+            if self._closed or asyncio.get_running_loop().time() + pause_s > give_up:
                 text = problem.message if isinstance(problem, BrokerUnavailable) else str(problem)
                 raise BrokerUnavailable(f"{step}: {text}") from None
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            try:
+                reply = await ask()
+                refusal = passing_refusal(reply, count)
+            except BrokerUnavailable as error:
+                problem = error
+            else:
+                if refusal is None:
+                    return reply
+                problem = refusal
 
     def _schedule(self) -> None:
         # one turn of the loop later, so that callers of the same turn share a batch
@@ -273,8 +283,10 @@ class Pipeline:
             unit.deliver(BrokerUnavailable(why))
 
 
-def _passing_refusal(reply: Reply, count: int) -> ReplyError | None:
+def passing_refusal(reply: Reply, count: int) -> ReplyError | None:
     """The answer, or the first among several, that a broker gives which cannot take a command just now."""
+    if count == 1 and type(reply) is not ReplyError:
+        return None
     for answer in reply if count > 1 else (reply,):
         if isinstance(answer, ReplyError) and answer.kind in RETRY_KINDS:
             return answer

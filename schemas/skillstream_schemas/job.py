@@ -62,6 +62,15 @@ def stub(enqueued_ms: int) -> bytes:
     return pack({"t": None, "f": RUN_SKILL, "a": [], "k": {}, "et": enqueued_ms})
 
 
+_STUB_HEAD = stub(1 << 40)[:-8]
+_STUB_BYTES = len(_STUB_HEAD) + 8
+
+
+def is_stub(data: bytes) -> bool:
+    """True for the job of a task whose request stands on its stream, as `stub` and our scripts write it."""
+    return len(data) == _STUB_BYTES and data.startswith(_STUB_HEAD)
+
+
 def read_job(data: bytes) -> Job:
     """Reads a job from the queue; raises MalformedJob for anything but arq's layout with one argument at most."""
     fields = unpack(data)

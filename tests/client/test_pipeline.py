@@ -54,7 +54,7 @@ async def test_concurrent_calls_share_batches(pipeline: Pipeline, outside: redis
     await pipeline.call("PING")
     before = reads(outside)
     await soon(asyncio.gather(*(pipeline.call("ECHO", number) for number in range(100))))
-    assert reads(outside) - before <= 5
+    assert reads(outside) - before <= 8
 
 
 def reads(outside: redis.Redis) -> int:

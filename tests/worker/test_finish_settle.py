@@ -43,7 +43,7 @@ async def test_a_final_stands_behind_the_last_entry_and_rings(bench: ProtocolBen
     lease, _ = await bench.opened(TASK)
     bench.outside.pexpire(bench.keys.events(TASK), 60_000)
     broker = await bench.broker()
-    assert await broker.finish(lease, LAST, FINAL, FINAL_FIELDS) == Finish(True, FINAL)
+    assert await broker.finish(lease, LAST, FINAL, FINAL_FIELDS) == Finish(is_there=True)
     event_id, fields = bench.entries(TASK)[-1]
     assert event_id == "1-2"
     assert list(fields.items()) == list(zip(FINAL_FIELDS[::2], FINAL_FIELDS[1::2], strict=True))
@@ -56,7 +56,7 @@ async def test_a_final_repeated_after_a_lost_answer_is_there_once(bench: Protoco
     lease, _ = await bench.opened(TASK)
     broker = await bench.broker()
     for _ in range(3):
-        assert await broker.finish(lease, LAST, FINAL, FINAL_FIELDS) == Finish(True, FINAL)
+        assert await broker.finish(lease, LAST, FINAL, FINAL_FIELDS) == Finish(is_there=True)
     assert bench.ids(TASK) == ["0-1", "1-1", "1-2"]
     assert [ring["kind"] for ring in bench.rings(TASK)] == ["submitted", "opened", "final"]
 

@@ -100,7 +100,7 @@ class Worker:
         if self._attempts:
             _, stuck = await asyncio.wait(self._attempts, timeout=_HAND_BACK_S)
             for task in stuck:
-                log.error("%s does not let go; its lease lapses", task.get_name())
+                log.error("the attempt at task %s does not let go; its lease lapses", task.get_name())
             await _end(list(stuck))
 
     async def until_idle(self) -> None:
@@ -117,7 +117,7 @@ class Worker:
         attempt = Attempt(self._services, agent, claimed)
         self._slots.take()
         self.running[claimed.task_id] = attempt
-        task = asyncio.get_running_loop().create_task(self._run(attempt), name=f"attempt {claimed.task_id}")
+        task = asyncio.get_running_loop().create_task(self._run(attempt), name=claimed.task_id)
         self._attempts.add(task)
         task.add_done_callback(self._ended)
 

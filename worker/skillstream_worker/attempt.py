@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from skillstream import Client
 from skillstream.broker import Ending as TaskEnding
-from skillstream.broker import Settlement
+from skillstream.broker import Settlement, flat
 from skillstream.clock import Clock
 from skillstream.closing import Verdict, close_from_outside, read_transcript
 from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, StreamGap, Unpublishable
@@ -57,14 +57,14 @@ class Services:
 class Attempt:
     """Responsible for one run of a task by this worker.
 
-    `lease` is the claim that it runs under, `outcome` what became of it once it is over, `final` the fields of the
-    task's final once that is on the stream, `hand_back_delay_s` the seconds until a next attempt may start.
+    `lease` is the claim that it runs under, `outcome` what became of it once it is over, `hand_back_delay_s` the
+    seconds until a next attempt may start.
     """
 
     def __init__(self, services: Services, agent: Agent, claimed: ClaimedJob) -> None:
         self.lease = Lease(agent.name, claimed.task_id, services.broker.worker, claimed.claim)
         self.outcome: Outcome | None = None
-        self.final: Mapping[str, str] | None = None
+        self._final: Sequence[str] = ()
         self.hand_back_delay_s = 0.0
         self._services, self._agent, self._claimed = services, agent, claimed
         self._started_ms = services.clock.now_ms()
@@ -75,6 +75,11 @@ class Attempt:
 
     def __repr__(self) -> str:
         return f"<Attempt {self.lease.task_id} claim={self.lease.claim} stop={self._stop} outcome={self.outcome}>"
+
+    @property
+    def final(self) -> dict[str, str]:
+        """The fields of the task's final, once that is on the stream."""
+        return dict(zip(self._final[::2], self._final[1::2], strict=True))
 
     @property
     def is_over(self) -> bool:
@@ -111,7 +116,7 @@ class Attempt:
             case Opened():
                 return await self._work(opening, kept)
             case AlreadyFinal():
-                self._settle(opening.fields)
+                self._settle(flat(opening.fields))
                 return Outcome.ALREADY_FINAL
             case MustClose():
                 return await self._close(verdict_of(opening))
@@ -186,8 +191,9 @@ class Attempt:
             return of_stop(*told, request)
         performer = self._performer = asyncio.current_task()
         assert performer is not None
+        scope = limit.scope()
         try:
-            async with asyncio.timeout(limit.seconds) as scope:
+            async with scope:
                 end = await perform(skill, request.message, context, publication, self._services.settings.limits)
             # a skill that swallowed the end of its time has no say in how the task ends
             return limit.ending() if scope.expired() else end
@@ -232,7 +238,7 @@ class Attempt:
         fields = final_fields(self._agent.name, end, text, publication.chunks, usage, now_ms)
         if not await publication.finish(fields):
             return await self._abandon(str(publication.loss), publication)
-        self._settle(dict(zip(fields[::2], fields[1::2], strict=True)))
+        self._settle(fields)
         return Outcome.FINISHED
 
     async def _abandon(self, reason: str, publication: Publication) -> Outcome:
@@ -247,7 +253,7 @@ class Attempt:
         except (MalformedEntry, StreamGap) as error:
             log.error("the text of task %s is not kept: %s", self.lease.task_id, error)
             return await self._close_unreadable(verdict)
-        self._settle(final.to_fields())
+        self._settle(flat(final.to_fields()))
         return Outcome.CLOSED
 
     async def _close_unreadable(self, verdict: Verdict) -> Outcome:
@@ -269,15 +275,15 @@ class Attempt:
                 written = await broker.close_task(task_id, TaskEnding(final, top.id, keep), self.lease.worker)
             except MalformedEntry:
                 break  # a final stands there that cannot be read either
-        self._settle(final.to_fields())
+        self._settle(flat(final.to_fields()))
         return Outcome.CLOSED
 
-    def _settle(self, final: Mapping[str, str]) -> None:
+    def _settle(self, final: Sequence[str]) -> None:
         """Has the job leave the queue: only called with an answer in hand that a final is on the stream."""
-        self.final = final
+        self._final = final
         result = None
         job = self._reading.job
         if job is not None and job.is_stock:
             now_ms = self._services.clock.now_ms()
-            result = stock_result(self.lease, job, final, self._claimed.claims, self._started_ms, now_ms)
+            result = stock_result(self.lease, job, self.final, self._claimed.claims, self._started_ms, now_ms)
         self._services.settler.settle(self._agent.name, Settlement(self.lease.task_id, result))

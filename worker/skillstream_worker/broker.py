@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat, request_of, text_of
+from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat, request_of
 from skillstream.connection import Connection, connect
 from skillstream.resp import Argument, Reply, ReplyError
 from skillstream_schemas import keys as arq_keys
@@ -33,8 +33,7 @@ _CLAIM_DIGITS = 20
 """µs of broker time have 16: a longer number is nobody's claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedJob:
+class ClaimedJob(NamedTuple):
     """A job whose lease is ours. `claims` counts how often it was claimed; `payload` is None where the job key is gone."""
 
     task_id: str
@@ -76,10 +75,13 @@ class Top(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """The answer to a final: whether it stands on the stream, and the last entry there (None where there is no stream)."""
+    """The answer to a final: whether it stands on the stream; `top` is the last entry that does where it does not, if any."""
 
     is_there: bool
-    top: EventId | None
+    top: EventId | None = None
+
+
+_FINISHED = Finish(is_there=True)
 
 
 class WorkerBroker(Broker):
@@ -107,6 +109,13 @@ class WorkerBroker(Broker):
             due_ms=float(due) if due else None,
             removed=[member.decode(errors="backslashreplace") for member in removed],
         )
+
+    async def ring(self, agent: str, task_ids: Sequence[str]) -> None:
+        """Puts names of waiting jobs back on the wake list, for workers that have room."""
+        key = self.keys.wake(agent)
+        members = [arq_keys.job_id(agent, task_id) for task_id in task_ids]
+        commands = (("RPUSH", key, *members), ("LTRIM", key, -WAKE_CAP, -1), ("PEXPIRE", key, WAKE_TTL_MS))
+        checked(await self.pipeline.batch(commands, "ring"), "ring")
 
     async def renew(self, agent: str, leases: Sequence[Lease]) -> list[bool]:
         """Renews leases of one agent; False for each that was lost (rule P3)."""
@@ -144,7 +153,9 @@ class WorkerBroker(Broker):
         keys = [self.keys.events(lease.task_id), self.keys.inbox_of(lease.task_id)]
         arguments: list[Argument] = [lease.task_id, lease.claim, str(last), str(final), self._stream_ttl_ms, *fields]
         outcome, top = await self.pipeline.run(FINISH, keys, arguments)
-        return Finish(outcome == b"ok", EventId.parse(top.decode()) if top else None)
+        if outcome == b"ok":
+            return _FINISHED
+        return Finish(is_there=False, top=EventId.parse(top.decode()) if top else None)
 
     async def look(self, task_id: str, attempt: int) -> Top:
         """What stands on top of a stream, and the claim shown by the opening of `attempt` (rule P5)."""
@@ -219,8 +230,8 @@ def _task_ids(agent: str, members: Sequence[bytes]) -> list[str]:
 
 def _claimed(agent: str, item: Sequence[Reply]) -> ClaimedJob:
     member, claim, claims, payload = item
-    task_id = arq_keys.task_of_job(agent, text_of(member))
-    assert task_id is not None
+    # asked for by name, so that its form is known
+    task_id = member.decode()[len(agent) + 3 :]
     return ClaimedJob(task_id, int(claim), int(claims), payload or None)
 
 

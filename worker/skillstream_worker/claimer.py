@@ -15,6 +15,7 @@ from .slots import Slots
 
 log = logging.getLogger(__name__)
 _BATCH = 100
+_HOLD_S = 0.05
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
@@ -33,6 +34,7 @@ class Claimer:
         self._broker, self._agent, self._slots, self._clock, self._start = broker, agent, slots, clock, start
         self._line = WakeLine(broker.settings, agent.name)
         self._candidates: list[str] = []
+        self._turnover = 0
         self._due_ms: float | None = None
 
     def __repr__(self) -> str:
@@ -43,10 +45,10 @@ class Claimer:
         pause_s = _FIRST_PAUSE_S
         try:
             while True:
-                free = await self._slots.wait()
                 try:
+                    await self._room()
                     if self.is_idle and not self._candidates:
-                        self._candidates = await self._line.wait(min(free, _BATCH), self._patience_s())
+                        self._candidates = await self._line.wait(min(self._slots.free, _BATCH), self._patience_s())
                     await self._claim(min(self._slots.free, _BATCH))
                     pause_s = _FIRST_PAUSE_S
                 except (BrokerUnavailable, BrokerRefused) as error:
@@ -56,10 +58,24 @@ class Claimer:
         finally:
             self._line.close()
 
+    async def _room(self) -> None:
+        """Waits for a free slot; names that nothing came free for go back to the wake list, where others find them."""
+        if self._candidates and not self._slots.free:
+            try:
+                async with asyncio.timeout(_HOLD_S):
+                    await self._slots.wait()
+            except TimeoutError:
+                names, self._candidates, self._turnover = self._candidates, [], 0
+                await self._broker.ring(self._agent.name, names)
+        await self._slots.wait()
+
     async def _claim(self, free: int) -> None:
         tried, self._candidates = self._candidates[:free], self._candidates[free:]
-        wanted = free - len(tried)
+        # names for the slots that are free, and for those that come free until the answer, by what the last one saw
+        wanted = max(0, free - len(tried) + self._turnover - len(self._candidates))
+        freed_before = self._slots.freed_count
         claimed = await self._broker.claim(self._agent.name, tried, wanted)
+        self._turnover = min(self._slots.freed_count - freed_before, _BATCH)
         for job in claimed.won:
             self._start(self._agent, job)
         self._candidates += claimed.further

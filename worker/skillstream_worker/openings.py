@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.request import TaskRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """The attempt is ours. `strikes` counts attempts that were not handed back by a drain, this one included."""
 
     attempt: int

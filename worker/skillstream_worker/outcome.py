@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from skillstream_schemas.errors import FailureCode
 from skillstream_schemas.event import HandedBack
 from skillstream_schemas.state import TaskState
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """The task is to end. `own_text` counts only where nothing was accumulated; `data` is the structured result."""
 
     state: TaskState

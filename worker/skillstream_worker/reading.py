@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from skillstream_schemas.errors import FailureCode, InvalidRequest, MalformedJob, MessageTooLarge
-from skillstream_schemas.job import Job, read_job
+from skillstream_schemas.job import Job, is_stub, read_job
 from skillstream_schemas.keys import RUN_SKILL
 from skillstream_schemas.limits import Limits
 from skillstream_schemas.request import TaskRequest
@@ -14,8 +14,7 @@ from .agent import Agent
 from .broker import ClaimedJob
 
 
-@dataclass(frozen=True, slots=True)
-class JobReading:
+class JobReading(NamedTuple):
     """A job as it was read.
 
     `request` goes on the stream where the job brings it: that of a stock client, or a stand-in where the job cannot
@@ -27,10 +26,13 @@ class JobReading:
     failure: tuple[FailureCode, str] | None = None
 
 
+_OURS = JobReading(None, None)  # the truth stands on the stream
+
+
 def read_claimed(agent: Agent, claimed: ClaimedJob, limits: Limits) -> JobReading:
     """Reads the payload of a claimed job; never raises: what cannot be read is a failure in the answer."""
-    if claimed.payload is None:
-        return JobReading(None, None)  # the truth stands on the stream
+    if claimed.payload is None or is_stub(claimed.payload):
+        return _OURS
     try:
         job = read_job(claimed.payload)
     except MalformedJob as error:

@@ -6,11 +6,12 @@ import asyncio
 
 
 class Slots:
-    """Responsible for counting running attempts against the worker's concurrency."""
+    """Responsible for counting running attempts against the worker's concurrency; `freed_count` have ended so far."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._taken = 0
+        self.freed_count = 0
         self._freed = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -28,6 +29,7 @@ class Slots:
     def give_back(self) -> None:
         """One attempt has ended."""
         self._taken -= 1
+        self.freed_count += 1
         self._freed.set()
 
     async def wait(self) -> int:

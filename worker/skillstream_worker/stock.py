@@ -99,7 +99,7 @@ class StockRunner:
         outcome = await self._run(attempt)
         match outcome:
             case Outcome.FINISHED | Outcome.CLOSED | Outcome.ALREADY_FINAL:
-                return dict(attempt.final or {})
+                return attempt.final
             case Outcome.HANDED_BACK:
                 raise arq.Retry(defer=attempt.hand_back_delay_s)
             case Outcome.GONE:

@@ -1,0 +1,65 @@
+"""A claimer that reads names ahead of its free slots: what it has no room for goes back to where others look."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import redis
+
+from skillstream.clock import Clock
+from skillstream_schemas import keys as arq_keys
+from skillstream_schemas.settings import Settings
+from skillstream_worker import Agent
+from skillstream_worker.broker import Claimed, ClaimedJob, WorkerBroker
+from skillstream_worker.claimer import Claimer
+from skillstream_worker.slots import Slots
+from tests.client.bounds import until
+from tests.support.protocol_bench import AGENT, ProtocolBench
+
+
+@pytest.fixture
+async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
+    async with ProtocolBench(outside, settings) as opened:
+        yield opened
+
+
+class _Turning(WorkerBroker):
+    """A broker whose claims take so long that two attempts end meanwhile."""
+
+    slots: Slots
+
+    async def claim(self, agent: str, candidates: Sequence[str], wanted: int) -> Claimed:
+        for _ in range(2):
+            self.slots.take()
+            self.slots.give_back()
+        return await super().claim(agent, candidates, wanted)
+
+
+async def test_names_without_room_go_back_to_the_wake_list(
+    bench: ProtocolBench, outside: redis.Redis, settings: Settings
+) -> None:
+    await bench.submitted("t1", "t2", "t3")
+    broker = _Turning(settings, "w1")
+    await broker.open()
+    broker.slots = slots = Slots(1)
+    won: list[str] = []
+
+    def start(agent: Agent, job: ClaimedJob) -> None:
+        slots.take()
+        won.append(job.task_id)
+
+    claimer = Claimer(broker, Agent(name=AGENT), slots, Clock(), start)
+    running = asyncio.create_task(claimer.run())
+    wake = settings.keys.wake(AGENT)
+    members = [arq_keys.job_id(AGENT, task_id) for task_id in ("t2", "t3")]
+    try:
+        await until(lambda: won == ["t1"] and outside.lrange(wake, 0, -1) == members)
+        assert bench.outside.pttl(wake) > 0
+        slots.give_back()  # and with room again they are taken
+        await until(lambda: won == ["t1", "t2"])
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await broker.close()
