@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -69,6 +69,14 @@ class TaskContext:
     async def status(self, text: str, progress: float | None = None, metadata: dict[str, Any] | None = None) -> None:
         """Reports progress (0 to 1) that is shown and not accumulated; raises EventTooLarge, ValueError."""
         add_status(self._publication, text, progress, metadata)
+        await self._publication.room()
+
+    async def patch(self, operations: Sequence[Mapping[str, Any]]) -> None:
+        """Says a change of the snapshot before as a JSON Patch (RFC 6902); raises EventTooLarge, ValueError, TypeError.
+
+        The final's `data` is the last snapshot that the skill yields: yield the whole one behind the patches.
+        """
+        self._publication.add_entry("type", "chunk", "mode", "delta", "data", compact_json(list(operations)))
         await self._publication.room()
 
     def usage(self, **counts: int | float) -> None:

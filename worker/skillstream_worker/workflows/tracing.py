@@ -1,0 +1,36 @@
+"""Spans of a workflow's run."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from skillstream_schemas.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+
+class Tracing:
+    """Responsible for OpenTelemetry spans, through whatever tracer provider the process has set up.
+
+    Raises MissingExtra where tracing is asked for and opentelemetry-api is not installed.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self.enabled = enabled
+        if enabled:
+            try:
+                from opentelemetry import trace
+            except ImportError:
+                raise MissingExtra("enable_tracing needs opentelemetry-api (pip install 'skillstream[pydantic-ai]')") from None
+            self._tracer = trace.get_tracer("skillstream")
+
+    def span(self, name: str) -> AbstractContextManager[Span | None]:
+        """A span that is the current one within the block, and records what the block raises."""
+        return self._tracer.start_as_current_span(name) if self.enabled else nullcontext()
+
+
+def trace_id_of(span: Span | None) -> str | None:
+    """The trace id of a span in hexadecimal, as it stands in a traceparent."""
+    return None if span is None else f"{span.get_span_context().trace_id:032x}"
