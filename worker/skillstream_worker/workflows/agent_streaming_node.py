@@ -33,7 +33,7 @@ class AgentStreamingNode(AgentNode, StreamingNode):
     """
 
     @abstractmethod
-    def process(self, task_context: TaskContext) -> AsyncIterator[StreamItem]:  # type: ignore[override]
+    def process(self, task_context: TaskContext) -> AsyncIterator[StreamItem]:
         """Yields completion chunks."""
 
     async def stream_text_deltas(

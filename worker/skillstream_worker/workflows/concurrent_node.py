@@ -17,6 +17,7 @@ Step = Callable[[], Awaitable[object]]
 class ConcurrentNode(Node):
     """Responsible for running the `concurrent_nodes` of its NodeConfig at once, on one context.
 
+    Their outputs, by name in the order of the config, are its own output, unless it saves another one behind them.
     Streaming nodes among them stream, each item labelled with its node's name under `node`.
     """
 
@@ -29,6 +30,7 @@ class ConcurrentNode(Node):
         walk = current_walk.get()
         nodes = walk.configs[type(self)].concurrent_nodes
         await _together([partial(walk.run_node, node, task_context, label=True) for node in nodes])
+        self.save_output({node.node_name: self.get_output(node) for node in nodes})
         return task_context
 
 

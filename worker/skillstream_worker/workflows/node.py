@@ -30,8 +30,8 @@ class Node(ABC):
         """Called once where a workflow is made, before any of its tasks."""
 
     @abstractmethod
-    async def process(self, task_context: TaskContext) -> TaskContext:
-        """Does the step; returns the context."""
+    def process(self, task_context: TaskContext) -> Any:
+        """Does the step: an async function that returns the context (of a StreamingNode: an async generator)."""
 
     async def cleanup(self) -> None:  # noqa: B027 (most nodes have nothing to clean up)
         """Runs after `process`, however that ended: completed, failed, canceled, or its reader left."""

@@ -20,7 +20,7 @@ class StreamingNode(Node):
     """
 
     @abstractmethod
-    def process(self, task_context: TaskContext) -> AsyncIterator[StreamItem]:  # type: ignore[override]
+    def process(self, task_context: TaskContext) -> AsyncIterator[StreamItem]:
         """Yields completion chunks."""
 
     def completion_chunk(self, content: str | dict[str, Any] | list[dict[str, Any]]) -> StreamItem:

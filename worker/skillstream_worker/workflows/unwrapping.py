@@ -46,7 +46,8 @@ class Unwrapping:
             yield self._patch(node, content)
         elif node is None:
             yield from self._end_section()
-            yield content or ""
+            if content:
+                yield content
         elif content:
             yield from self._text(node, content)
         elif item["choices"] and item["choices"][0].get("finish_reason"):
@@ -74,14 +75,14 @@ class Unwrapping:
         return patch
 
     def _text(self, node: str, text: str) -> Iterator[Said]:
-        if self._turn is None:
-            self._waiting.setdefault(node, [])
-            yield from self._next_turn()
         if node == self._turn:
             yield text
             return
         self._waiting.setdefault(node, []).append(text)
-        yield _status(text[:_SHOWN_CHARS], {"node": node, "ahead": True})
+        if self._turn is None:
+            yield from self._next_turn()
+        else:
+            yield _status(text[:_SHOWN_CHARS], {"node": node, "ahead": True})
 
     def _next_turn(self) -> Iterator[Said]:
         """Gives the turn to the node that waits longest, and on where that has ended already."""
