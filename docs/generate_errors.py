@@ -6,14 +6,15 @@ import inspect
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from skillstream_schemas import errors
+from skillstream_schemas import errors, workflow_errors
 from skillstream_schemas.errors import FailureCode, SkillstreamError
 
 PAGE = Path(__file__).with_name("errors.md")
+_MODULES = (errors.__name__, workflow_errors.__name__)
 _HEAD = """# Errors
 
-Written by `python -m docs.generate_errors` from `schemas/skillstream_schemas/errors.py`; a test holds it to that.
-Codes are stable: one may be added, none changes its meaning or goes.
+Written by `python -m docs.generate_errors` from the modules of errors in `schemas/skillstream_schemas`; a test holds
+it to that. Codes are stable: one may be added, none changes its meaning or goes.
 
 ## What a call raises
 
@@ -42,7 +43,7 @@ def page() -> str:
 def _tree(error: type[SkillstreamError]) -> Iterator[type[SkillstreamError]]:
     yield error
     for child in error.__subclasses__():
-        if child.__module__ == errors.__name__:
+        if child.__module__ in _MODULES:
             yield from _tree(child)
 
 

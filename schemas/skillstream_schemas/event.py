@@ -100,7 +100,7 @@ class StatusEvent(_Event):
 
 
 class ChunkEvent(_Event):
-    """A piece of output: text to append, or structured `data` as a `snapshot` (replaces) or a `delta`."""
+    """A piece of output: text to append, or structured `data` as a `snapshot` (replaces) or a `delta` (JSON Patch)."""
 
     type: Literal["chunk"] = "chunk"
     text: str | None = None

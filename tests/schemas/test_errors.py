@@ -6,10 +6,17 @@ import inspect
 
 import pytest
 
-from skillstream_schemas import errors
+from skillstream_schemas import errors, workflow_errors
 from skillstream_schemas.errors import FailureCode, SkillstreamError, StreamGap, TextReset
 
-CLASSES = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, SkillstreamError)]
+CLASSES = list(
+    {
+        value: None
+        for module in (errors, workflow_errors)
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, SkillstreamError)
+    }
+)
 OWN_CONSTRUCTOR: dict[type[SkillstreamError], SkillstreamError] = {
     StreamGap: StreamGap("t", "1-2", "1-4"),
     TextReset: TextReset("t", 2, 5, "2-1"),
@@ -20,7 +27,8 @@ STABLE = {
     "unknown_agent",
     "unknown_skill", "unknown_task", "task_id_taken", "invalid_transition", "malformed_entry", "malformed_job", "event_too_large",
     "output_too_large", "stream_gap", "stream_lost", "text_reset", "result_timeout", "broker_unavailable", "broker_refused",
-    "not_replicated", "shards_mismatch",
+    "not_replicated", "shards_mismatch", "invalid_workflow", "workflow_cycle", "unreachable_node", "fan_out_without_router",
+    "invalid_event", "invalid_node_output", "model_unavailable",
 }  # fmt: skip
 """Codes that other programs may rely on: one may be added, none may change or go."""
 
