@@ -196,7 +196,7 @@ async def test_a_workflow_of_plain_and_streaming_nodes(client: Client) -> None:
     assert played.final.metadata["characters"] == {"ShortNode": len(answer), "LongNode": len(answer)}
     turns = [event.metadata for event in played.events if isinstance(event, StatusEvent) and event.metadata]
     assert [turn["node"] for turn in turns if "ahead" not in turn] in (["ShortNode", "LongNode"], ["LongNode", "ShortNode"])
-    assert played.final.state is TaskState.COMPLETED
+    assert (played.final.state, played.final.data) == (TaskState.COMPLETED, None)
 
 
 async def test_a_workflow_whose_router_goes_another_way(client: Client) -> None:

@@ -145,6 +145,12 @@ async def test_a_plain_node_behind_a_stream_adds_data_and_metadata(player: Playe
     assert (final.text, final.data, final.metadata["seen"]) == ("said", {"n": 1}, True)
 
 
+async def test_long_texts_of_nodes_at_once_fit(player: Player) -> None:
+    await started(player, PAIR)
+    final = await player.plays(json.dumps({"says": {"S1": ["x" * 100_000], "S2": ["y" * 100_000]}}))
+    assert (final.state, len(final.text), final.data) == (TaskState.COMPLETED, 200_002, None)
+
+
 async def test_nodes_at_once_are_told_apart_on_the_stream(player: Player, view: View, client: Client) -> None:
     await started(player, PAIR)
     said = {

@@ -226,7 +226,7 @@ async def test_nodes_at_once_stream_at_once_labelled() -> None:
         ("S1", "a"), ("S2", "b"), ("S1", "c"), ("S1", None), ("S2", "d"), ("S2", None),
     ]  # fmt: skip
     assert [item["choices"][0]["finish_reason"] for item in items] == [None, None, None, "stop", None, "stop"]
-    assert context.nodes["Both"] == {"S1": "ac", "S2": "bd"}
+    assert "Both" not in context.nodes
     assert (context.nodes["S1"], context.nodes["S2"]) == ("ac", "bd")
     assert log.entries[-2:] == ["B runs", "B cleaned"]
 
@@ -251,6 +251,11 @@ async def test_concurrent_nodes_run_inside_one_another_and_beside_code_of_the_no
     context = TaskContext()
     items = await collected(nested().run_stream_async(says(S1=["a"], S2=["b"]), context))
     assert {item["node"] for item in items} == {"S1", "S2"}
-    assert context.nodes == {
-        "A": "out of A", "S1": "a", "S2": "b", "Both": {"S1": "a", "S2": "b"}, "Outer": "joined",
-    }  # fmt: skip
+    assert context.nodes == {"A": "out of A", "S1": "a", "S2": "b", "Outer": "joined"}
+
+
+async def test_the_output_of_a_concurrent_node_is_that_of_its_plain_nodes() -> None:
+    both = workflow(Both, NodeConfig(node=Both, concurrent_nodes=[B, S1, A]))
+    context = await soon(both().run_async(says(S1=["a"], B=[["wait", "last"]], A=[["open", "last"]])))
+    assert context.nodes["Both"] == {"B": "out of B", "A": "out of A"}
+    assert list(context.nodes)[-1] == "Both"

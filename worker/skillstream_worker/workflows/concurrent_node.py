@@ -9,6 +9,7 @@ from functools import partial
 from .context import TaskContext
 from .node import Node
 from .relay import ended
+from .streaming_node import StreamingNode
 from .walk import current_walk
 
 Step = Callable[[], Awaitable[object]]
@@ -17,8 +18,8 @@ Step = Callable[[], Awaitable[object]]
 class ConcurrentNode(Node):
     """Responsible for running the `concurrent_nodes` of its NodeConfig at once, on one context.
 
-    Their outputs, by name in the order of the config, are its own output, unless it saves another one behind them.
-    Streaming nodes among them stream, each item labelled with its node's name under `node`.
+    Outputs of those that do not stream, by name in the order of the config, are its own output, unless it saves another
+    one behind them. Streaming nodes among them stream, each item labelled with its node's name under `node`.
     """
 
     async def process(self, task_context: TaskContext) -> TaskContext:
@@ -30,7 +31,9 @@ class ConcurrentNode(Node):
         walk = current_walk.get()
         nodes = walk.configs[type(self)].concurrent_nodes
         await _together([partial(walk.run_node, node, task_context, label=True) for node in nodes])
-        self.save_output({node.node_name: self.get_output(node) for node in nodes})
+        outputs = {node.node_name: self.get_output(node) for node in nodes if not issubclass(node, StreamingNode)}
+        if outputs:
+            self.save_output(outputs)
         return task_context
 
 
