@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -30,6 +31,7 @@ from skillstream_worker.workflows import (
     apply_patch,
     replace_models,
 )
+from skillstream_worker.workflows.models import AgentShelf
 from tests.client.bounds import collected, soon, until
 
 from .nodes import gather, texts, workflow
@@ -271,6 +273,25 @@ async def test_a_traced_run_has_a_span_for_itself_its_nodes_and_the_model() -> N
     assert {parents[name] for name in parents if "agent" in name} <= {"ShortNode", "LongNode"}
     assert any("agent" in name for name in parents), "and those of pydantic-ai"
     assert {span["trace_id"] for span in told["spans"]} == {told["trace_id"]}
+    assert told["asked"] == "0af7651916cd43dd8448eb211c80319c"
+
+
+async def test_a_traced_run_that_nobody_records_has_no_trace_id(model: Callable[[Say], None]) -> None:
+    model(pieces("a"))
+    context = await soon(workflow(Text, event=OpenAIChatSchema)(enable_tracing=True).run_async(ASKED))
+    assert context.trace_id is None
+
+
+@pytest.mark.parametrize("provider", ModelProvider)
+def test_every_provider_is_known_to_pydantic_ai(provider: ModelProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.endswith(("_API_KEY", "_ENDPOINT", "_BASE_URL"))]:
+        monkeypatch.delenv(name)
+    problem = ""
+    try:
+        AgentShelf().agent(AgentConfig(model_provider=provider, model_name="none"), traced=False)
+    except ModelUnavailable as error:  # its package or key is missing here
+        problem = str(error)
+    assert "Unknown model" not in problem
 
 
 class TestChatEvent:

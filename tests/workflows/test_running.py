@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from skillstream_schemas.workflow_errors import InvalidEvent, InvalidNodeOutput
+from skillstream_schemas.workflow_errors import InvalidEvent, InvalidNodeOutput, InvalidWorkflow
 from skillstream_worker.workflows import NodeConfig, RouterNode, StreamingNode, StreamItem, TaskContext
 from skillstream_worker.workflows.concurrent_node import ConcurrentNode
 from tests.client.bounds import collected, soon, until
@@ -207,6 +207,49 @@ async def test_a_reader_that_is_cancelled_ends_the_nodes(made: Any) -> None:
         await soon(reading)
     assert log.entries.count("S1 closed") == log.entries.count("S1 cleaned") == 1
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_node_that_swallows_its_cancellation_is_ended_with_its_next_item() -> None:
+    class Stubborn(Speaker):
+        async def process(self, task_context: TaskContext) -> AsyncIterator[StreamItem]:
+            yield self.completion_chunk("x")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                log.entries.append("swallowed")
+            while True:
+                yield self.completion_chunk("y")
+
+    items = workflow(Stubborn)().run_stream_async(Play())
+    async with aclosing(cast(Any, items)):
+        await soon(anext(items))
+    assert log.entries == ["swallowed", "Stubborn cleaned"]
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_an_iterator_that_is_no_generator_streams_too() -> None:
+    class Rest:
+        def __init__(self, items: list[StreamItem]) -> None:
+            self.items = items
+
+        def __aiter__(self) -> Rest:
+            return self
+
+        async def __anext__(self) -> StreamItem:
+            if not self.items:
+                raise StopAsyncIteration
+            return self.items.pop(0)
+
+    class Handed(StreamingNode):
+        def process(self, task_context: TaskContext) -> AsyncIterator[StreamItem]:
+            return Rest([self.completion_chunk("a"), self.completion_chunk("b")])
+
+    assert texts(await collected(workflow(Handed)().run_stream_async(Play()))) == "ab"
+
+
+async def test_a_concurrent_node_by_itself_says_what_it_lacks() -> None:
+    with pytest.raises(InvalidWorkflow, match="Both runs inside a workflow only"):
+        await soon(Both().process(TaskContext()))
 
 
 async def test_a_node_that_cancels_itself_cancels_the_run() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from skillstream_schemas.workflow_errors import FanOutWithoutRouter, InvalidWorkflow, UnreachableNode, WorkflowCycle
-from skillstream_worker.workflows import Node, NodeConfig, Workflow, WorkflowSchema
+from skillstream_worker.workflows import Node, NodeConfig, StreamingNode, TaskContext, Workflow, WorkflowSchema
 
 from .nodes import S1, S2, A, B, Both, Chooser, Left, Play, Right, chain, workflow
 
@@ -44,6 +45,33 @@ def test_refused(nodes: list[NodeConfig], error: type[InvalidWorkflow], words: s
         workflow(A, *nodes)()
     assert type(caught.value) is error
     assert caught.value.code == error.code
+
+
+class Yields(Node):
+    async def process(self, task_context: TaskContext) -> AsyncIterator[Any]:
+        yield 1
+
+
+class Returns(StreamingNode):
+    async def process(self, task_context: TaskContext) -> Any:  # type: ignore[override]
+        return task_context
+
+
+class Lacks(Node):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (Yields, "Yields.process yields, but it is no StreamingNode"),
+        (Returns, "Returns is a StreamingNode, but its process does not yield"),
+        (Lacks, "Lacks does not define process"),
+    ],
+)
+def test_a_process_that_cannot_run(node: type[Node], words: str) -> None:
+    with pytest.raises(InvalidWorkflow, match=words):
+        workflow(A, *chain(A, node))()
 
 
 @pytest.mark.parametrize("start", ["A", int, None])

@@ -13,6 +13,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import examples.offline_models  # noqa: F401
 from examples.streaming_workflow import MyStreamingWorkflow
 from skillstream_worker.workflows import TaskContext
+from skillstream_worker.workflows.tracing import Tracing, trace_id_of
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 async def main() -> None:
@@ -34,7 +37,9 @@ async def main() -> None:
         }
         for span in spans
     ]
-    print(json.dumps({"trace_id": context.trace_id, "spans": told}))
+    with Tracing(enabled=True).span("asked from elsewhere", TRACEPARENT) as span:
+        asked = trace_id_of(span)
+    print(json.dumps({"trace_id": context.trace_id, "spans": told, "asked": asked}))
 
 
 asyncio.run(main())

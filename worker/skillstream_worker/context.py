@@ -22,7 +22,7 @@ class TaskContext:
     """The task that a skill runs: who asks, what was said before, and ways to report and delegate.
 
     Fields: task_id, context_id (alias session_id), agent, skill_name, attempt (1, 2, …), partial_text (what earlier
-    attempts said, where the skill resumes), sender_id, payer, metadata, data, conversation_history (oldest first,
+    attempts said, where the skill resumes), sender_id, payer, traceparent, metadata, data, conversation_history (oldest first,
     each {"role": "user" | "agent", "text": …}), deadline (a moment, or None), cancelled (an event, set when the
     attempt is to end), log.
     """
@@ -47,6 +47,7 @@ class TaskContext:
         self.partial_text = partial_text
         self.sender_id = request.sender_id
         self.payer = request.payer
+        self.traceparent = request.traceparent
         self.metadata: dict[str, Any] = dict(request.metadata or {})
         self.data: Any = request.data
         self.conversation_history = [{"role": turn.role, "text": turn.text} for turn in history]

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from skillstream_schemas.workflow_errors import InvalidWorkflow
+
 from .context import TaskContext
 from .node import Node
 from .relay import ended
@@ -27,8 +29,13 @@ class ConcurrentNode(Node):
         return await self.execute_nodes_concurrently(task_context)
 
     async def execute_nodes_concurrently(self, task_context: TaskContext) -> TaskContext:
-        """Runs the nodes to their end; the first that raises has the others cancelled, and its error is raised."""
-        walk = current_walk.get()
+        """Runs the nodes to their end; the first that raises has the others cancelled, and its error is raised.
+
+        Raises InvalidWorkflow outside of a workflow.
+        """
+        walk = current_walk.get(None)
+        if walk is None:
+            raise InvalidWorkflow(f"{self.node_name} runs inside a workflow only: its NodeConfig names the nodes")
         nodes = walk.configs[type(self)].concurrent_nodes
         await _together([partial(walk.run_node, node, task_context, label=True) for node in nodes])
         outputs = {node.node_name: self.get_output(node) for node in nodes if not issubclass(node, StreamingNode)}

@@ -23,7 +23,7 @@ class Relay(Generic[T]):
         self._produce, self._ahead = produce, ahead
         self._items: list[T] = []
         self._ready, self._room = asyncio.Event(), asyncio.Event()
-        self._has_taken = False
+        self._has_taken = self._is_left = False
         self._error: BaseException | None = None
         self._producer: asyncio.Task[None] | None = None
 
@@ -39,6 +39,8 @@ class Relay(Generic[T]):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Cancels the producer where it still runs, and waits for its end."""
         assert self._producer is not None
+        self._is_left = True
+        self._room.set()
         self._producer.cancel()
         await ended([self._producer])
 
@@ -73,9 +75,11 @@ class Relay(Generic[T]):
             self._error = error
 
     async def _put(self, item: T) -> None:
-        while len(self._items) >= self._ahead:
+        while len(self._items) >= self._ahead and not self._is_left:
             self._room.clear()
             await self._room.wait()
+        if self._is_left:
+            raise asyncio.CancelledError  # in a producer that swallowed its cancellation
         self._items.append(item)
         self._ready.set()
 

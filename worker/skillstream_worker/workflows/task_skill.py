@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
@@ -43,7 +44,9 @@ class TaskSkill:
                 async for item in items:
                     for piece in await _without_patches(unwrapping.take(item), context):
                         yield piece
-        except Exception:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise  # nobody takes more
+        except BaseException:
             for piece in await _without_patches(unwrapping.rest(), context):
                 yield piece  # what nodes said stays, whatever happened to one of them
             raise

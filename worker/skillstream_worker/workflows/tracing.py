@@ -26,11 +26,20 @@ class Tracing:
                 raise MissingExtra("enable_tracing needs opentelemetry-api (pip install 'skillstream[pydantic-ai]')") from None
             self._tracer = trace.get_tracer("skillstream")
 
-    def span(self, name: str) -> AbstractContextManager[Span | None]:
-        """A span that is the current one within the block, and records what the block raises."""
-        return self._tracer.start_as_current_span(name) if self.enabled else nullcontext()
+    def span(self, name: str, traceparent: str | None = None) -> AbstractContextManager[Span | None]:
+        """A span that is the current one within the block, and records what the block raises.
+
+        `traceparent` is that of whoever asked (W3C Trace Context); without it the span belongs to the current one.
+        """
+        if not self.enabled:
+            return nullcontext()
+        from opentelemetry import propagate
+
+        parent = None if traceparent is None else propagate.extract({"traceparent": traceparent})
+        return self._tracer.start_as_current_span(name, context=parent)
 
 
 def trace_id_of(span: Span | None) -> str | None:
-    """The trace id of a span in hexadecimal, as it stands in a traceparent."""
-    return None if span is None else f"{span.get_span_context().trace_id:032x}"
+    """The trace id of a span in hexadecimal, as it stands in a traceparent; None where nobody records."""
+    context = None if span is None else span.get_span_context()
+    return f"{context.trace_id:032x}" if context is not None and context.is_valid else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +15,7 @@ from .concurrent_node import ConcurrentNode
 from .node import Node
 from .router_node import RouterNode
 from .schema import NodeConfig, WorkflowSchema
+from .streaming_node import StreamingNode
 
 Configs = Mapping[type[Node], NodeConfig]
 
@@ -24,6 +26,7 @@ def check_schema(name: str, schema: WorkflowSchema) -> None:
     configs = schema.configs()
     _check_names(name, schema, configs)
     for config in configs.values():
+        _check_process(name, config.node)
         _check_config(name, config, configs)
     _check_cycle(name, configs)
     _check_reach(name, schema.start, configs)
@@ -49,6 +52,17 @@ def _check_names(name: str, schema: WorkflowSchema, configs: Configs) -> None:
     alike = [node_name for node_name, count in Counter(node.node_name for node in configs).items() if count > 1]
     if alike:
         raise InvalidWorkflow(f"{name}: two nodes are called {alike[0]}")
+
+
+def _check_process(name: str, node: type[Node]) -> None:
+    lacking = ", ".join(sorted(getattr(node, "__abstractmethods__", ())))
+    if lacking:
+        raise InvalidWorkflow(f"{name}: {node.node_name} does not define {lacking}")
+    streams = issubclass(node, StreamingNode)
+    if inspect.isasyncgenfunction(node.process) and not streams:
+        raise InvalidWorkflow(f"{name}: {node.node_name}.process yields, but it is no StreamingNode")
+    if inspect.iscoroutinefunction(node.process) and streams:
+        raise InvalidWorkflow(f"{name}: {node.node_name} is a StreamingNode, but its process does not yield")
 
 
 def _check_config(name: str, config: NodeConfig, configs: Configs) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any
 
 from skillstream_schemas.workflow_errors import InvalidNodeOutput
 
@@ -61,8 +61,8 @@ class Walk:
     async def _stream(self, node: StreamingNode, task_context: TaskContext, label: bool) -> None:
         texts: list[str] = []
         structured: Any = None
-        # Any: an author's generator, whatever it was declared as
-        async with aclosing(cast(Any, node.process(task_context))) as items:
+        source: Any = node.process(task_context)  # Any: an author's generator, whatever it was declared as
+        async with aclosing(source) if hasattr(source, "aclose") else nullcontext(source) as items:
             async for item in items:
                 if not isinstance(item, dict):
                     raise InvalidNodeOutput(f"{node.node_name} yielded {type(item).__name__}, not a completion chunk")

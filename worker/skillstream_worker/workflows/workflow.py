@@ -99,7 +99,8 @@ class Workflow:
         return task_context
 
     async def _walk(self, task_context: TaskContext, emit: Put[StreamItem]) -> None:
-        with self._tracing.span(type(self).__name__) as span:
+        traceparent = None if task_context.skill is None else task_context.skill.traceparent
+        with self._tracing.span(type(self).__name__, traceparent) as span:
             task_context.trace_id = trace_id_of(span) or task_context.trace_id
             await Walk(self._configs, self._tracing, emit).run(self.workflow_schema.start, task_context)
 
