@@ -91,6 +91,8 @@ async def act(step: Any, name: str) -> bool:
         case ["wait", gate]:
             log.entries.append(f"{name} waits")
             await log.gate(gate).wait()
+        case ["turn"]:
+            await asyncio.sleep(0)
         case ["open", gate]:
             log.gate(gate).set()
         case ["raise", "Boom"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -137,6 +137,22 @@ async def test_results(saved: Any, state: str, text: str, data: Any, metadata: d
     final = await player.plays(json.dumps({"says": {"Saves": [saved]}}))
     assert (final.state, final.text, final.data) == (state, text, data)
     assert {name: value for name, value in final.metadata.items() if not name.startswith("agent")} == metadata
+
+
+async def test_values_that_are_no_json(player: Player) -> None:
+    class Odd(Plain):
+        async def process(self, task_context: TaskContext) -> TaskContext:
+            where: dict[str, Any] = task_context.nodes if task_context.event.route == "output" else task_context.metadata
+            where["at"] = object() if task_context.event.says else datetime(2031, 5, 1, tzinfo=UTC)
+            return task_context
+
+    await started(player, workflow(Odd))
+    assert (await player.plays("{}")).metadata["at"] == "2031-05-01T00:00:00Z"
+    assert (await player.plays('{"route": "output"}')).data == {"output": "2031-05-01T00:00:00Z"}
+    for route, words in (("output", "the output of the last node is no JSON"), ("x", "metadata is no JSON")):
+        final = await player.plays(json.dumps({"route": route, "says": {"x": []}}))
+        assert final.error == "skill_error"
+        assert f"invalid_node_output: {words}" in (final.reason or "")
 
 
 async def test_a_plain_node_behind_a_stream_adds_data_and_metadata(player: Player) -> None:

@@ -12,7 +12,7 @@ import pytest
 from skillstream_schemas.workflow_errors import InvalidEvent, InvalidNodeOutput, InvalidWorkflow
 from skillstream_worker.workflows import NodeConfig, RouterNode, StreamingNode, StreamItem, TaskContext
 from skillstream_worker.workflows.concurrent_node import ConcurrentNode
-from tests.client.bounds import collected, soon, until
+from tests.client.bounds import BOUND_S, collected, soon, until
 
 from .nodes import (
     RAISED,
@@ -81,6 +81,8 @@ async def test_items_come_while_the_node_runs_and_the_context_is_full_afterwards
 async def test_structured_content_is_the_output_of_its_node() -> None:
     context = await soon(STREAMED().run_async(says(S1=[{"n": 1}, {"n": 2}])))
     assert context.nodes["S1"] == {"n": 2}
+    context = await soon(STREAMED().run_async(says(S1=[{"n": 1}, [{"op": "add", "path": "/m", "value": 2}]])))
+    assert context.nodes["S1"] == {"n": 1, "m": 2}
 
 
 async def test_what_a_streaming_node_saved_itself_stays() -> None:
@@ -170,9 +172,10 @@ async def test_a_streaming_node_yields_chunks_and_nothing_else() -> None:
 
 async def test_an_error_comes_behind_what_was_said_and_the_clean_up() -> None:
     items: list[StreamItem] = []
+    context = TaskContext()
     with pytest.raises(Boom, match="S1"):
-        await soon(gather(STREAMED().run_stream_async(says(S1=["x", "y", ["raise", "Boom"]])), items))
-    assert texts(items) == "xy"
+        await soon(gather(STREAMED().run_stream_async(says(S1=["x", "y", ["raise", "Boom"]]), context), items))
+    assert texts(items) == context.nodes["S1"] == "xy"
     assert log.entries[-2:] == ["S1 closed", "S1 cleaned"]
 
 
@@ -207,6 +210,32 @@ async def test_a_reader_that_is_cancelled_ends_the_nodes(made: Any) -> None:
         await soon(reading)
     assert log.entries.count("S1 closed") == log.entries.count("S1 cleaned") == 1
     assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize("made", [STREAMED, PAIR], ids=["in a row", "at once"])
+async def test_a_cancellation_at_every_turn_leaves_nothing(made: Any) -> None:
+    turn = ["turn"]
+    event = says(
+        A=[turn],
+        S1=[turn, "x", turn, turn, "y", turn, ["open", "1"], "z", turn],
+        S2=["x", ["wait", "1"], turn, "y"],
+        B=[turn, turn],
+    )
+    turns, was_cancelled = 0, True
+    while was_cancelled:
+        log.clear()
+        reading = asyncio.create_task(collected(made().run_stream_async(event)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        was_cancelled = reading.cancel()
+        await asyncio.wait([reading], timeout=BOUND_S)
+        for node in ("A", "S1", "S2", "B"):
+            runs = log.entries.count(f"{node} runs")
+            assert runs == log.entries.count(f"{node} cleaned") <= 1, f"after {turns} turns: {log.entries}"
+        assert len(asyncio.all_tasks()) == 1, f"after {turns} turns"
+        turns += 1
+    assert turns > 8
+    assert len(reading.result()) >= 3
 
 
 async def test_a_node_that_swallows_its_cancellation_is_ended_with_its_next_item() -> None:

@@ -103,3 +103,11 @@ def test_a_skill_is_refused_where_its_agent_is_written() -> None:
 def test_names_of_nodes_are_their_classes() -> None:
     assert (A.node_name, repr(A())) == ("A", "<A>")
     assert isinstance(A(), Node)
+
+
+def test_a_workflow_has_a_schema() -> None:
+    class Empty(Workflow):
+        pass
+
+    with pytest.raises(InvalidWorkflow, match="Empty has no workflow_schema"):
+        Empty()

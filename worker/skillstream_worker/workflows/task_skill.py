@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_jsonable_python
 
 from skillstream_schemas.request import describe
 from skillstream_schemas.state import TaskState
-from skillstream_schemas.workflow_errors import InvalidEvent
+from skillstream_schemas.workflow_errors import InvalidEvent, InvalidNodeOutput
 from skillstream_worker.context import TaskContext as SkillContext
 from skillstream_worker.response import Response
 from skillstream_worker.skill import Piece
@@ -84,11 +84,18 @@ def _structured(output: Any) -> dict[str, Any] | None:
     """The output of the last node as the task's data; a value that is no object stands under `output`."""
     if output is None or isinstance(output, str | Response):
         return None
-    value = to_jsonable_python(output)
+    value = _json("the output of the last node", output)
     return value if isinstance(value, dict) else {"output": value}
 
 
 def _end(output: Any, task_context: TaskContext) -> Response:
     if isinstance(output, Response) and output.state is not TaskState.WORKING:
-        return Response(output.text, output.status, {**task_context.metadata, **(output.metadata or {})})
-    return Response(output if isinstance(output, str) else "", metadata=task_context.metadata)
+        return Response(output.text, output.status, _json("metadata", {**task_context.metadata, **(output.metadata or {})}))
+    return Response(output if isinstance(output, str) else "", metadata=_json("metadata", task_context.metadata))
+
+
+def _json(what: str, value: Any) -> Any:
+    try:
+        return to_jsonable_python(value)
+    except ValueError as error:
+        raise InvalidNodeOutput(f"{what} is no JSON: {error}") from None

@@ -12,6 +12,7 @@ from skillstream_schemas.workflow_errors import InvalidNodeOutput
 
 from .context import TaskContext
 from .node import Node
+from .patches import apply_patch
 from .router_node import RouterNode
 from .schema import NodeConfig
 from .streaming_node import StreamingNode, StreamItem, content_of
@@ -23,6 +24,26 @@ Emit = Callable[[StreamItem], Awaitable[None]]
 
 current_walk: ContextVar[Walk] = ContextVar("current_walk")
 """The walk that a node runs in; tasks that it starts are in it too."""
+
+
+class _Said:
+    """What a streaming node said: its text, or the last of its structured content."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._structured: Any = None
+
+    def add(self, content: Any) -> None:
+        if isinstance(content, str):
+            self._texts.append(content)
+        elif isinstance(content, dict):
+            self._structured = content
+        elif isinstance(content, list):
+            self._structured = apply_patch(self._structured, content)
+
+    @property
+    def output(self) -> Any:
+        return "".join(self._texts) if self._structured is None else self._structured
 
 
 class Walk:
@@ -59,21 +80,17 @@ class Walk:
         return node
 
     async def _stream(self, node: StreamingNode, task_context: TaskContext, label: bool) -> None:
-        texts: list[str] = []
-        structured: Any = None
+        said = _Said()
         source: Any = node.process(task_context)  # Any: an author's generator, whatever it was declared as
-        async with aclosing(source) if hasattr(source, "aclose") else nullcontext(source) as items:
-            async for item in items:
-                if not isinstance(item, dict):
-                    raise InvalidNodeOutput(f"{node.node_name} yielded {type(item).__name__}, not a completion chunk")
-                content = content_of(item)
-                if isinstance(content, str):
-                    texts.append(content)
-                elif isinstance(content, dict):
-                    structured = content
-                await self._emit({**item, "node": node.node_name} if label else item)
-        if node.node_name not in task_context.nodes:
-            task_context.nodes[node.node_name] = "".join(texts) if structured is None else structured
+        try:
+            async with aclosing(source) if hasattr(source, "aclose") else nullcontext(source) as items:
+                async for item in items:
+                    if not isinstance(item, dict):
+                        raise InvalidNodeOutput(f"{node.node_name} yielded {type(item).__name__}, not a completion chunk")
+                    said.add(content_of(item))
+                    await self._emit({**item, "node": node.node_name} if label else item)
+        finally:
+            task_context.nodes.setdefault(node.node_name, said.output)
         if label:
             end = {"index": 0, "delta": {}, "finish_reason": "stop"}
             await self._emit({"object": "chat.completion.chunk", "model": "default", "choices": [end], "node": node.node_name})

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ValidationError
 
 from skillstream_schemas.request import describe
-from skillstream_schemas.workflow_errors import InvalidEvent
+from skillstream_schemas.workflow_errors import InvalidEvent, InvalidWorkflow
 from skillstream_worker.skill import StreamingFunction
 
 from .context import TaskContext
@@ -38,6 +38,8 @@ class Workflow:
     workflow_schema: ClassVar[WorkflowSchema]
 
     def __init__(self, enable_tracing: bool = False) -> None:
+        if not hasattr(self, "workflow_schema"):
+            raise InvalidWorkflow(f"{type(self).__name__} has no workflow_schema")
         check_schema(type(self).__name__, self.workflow_schema)
         self._configs = self.workflow_schema.configs()
         for node in self._configs:
