@@ -18,9 +18,8 @@ from .outcome import End
 from .publication import Publication
 from .response import Response
 from .skill import Skill
+from .turn import Turn
 
-_CHARS_PER_TURN = 2000
-"""A generator that never awaits would hold the event loop: it is interrupted after so many characters."""
 _PIECE_CHARS = 20  # what a piece counts that takes the long way
 
 
@@ -50,32 +49,41 @@ async def _stream(skill: Skill, message: str, context: TaskContext, publication:
     """Says what a generator yields. Text takes the short way: a list's append, looked at once a turn of the event loop."""
     snapshot: Any = None
     fresh = [] if publication.fresh is None else publication.fresh
-    quick: Any = type(None) if publication.fresh is None else str
-    credit = 1  # the first piece has its turn at once
+    quick: Any = _NothingIsQuick if publication.fresh is None else str
+    turn = Turn(publication.clock)
+    credit = turn.begin()
     async with aclosing(skill.function(message, context)) as pieces:
         async for piece in pieces:
             if type(piece) is quick:
-                if not fresh:  # the event loop had its turn
+                if not fresh and publication.had_turn():
                     _check_cancelled()
-                    publication.expect_fresh()
+                    credit = turn.begin()
                 fresh.append(piece)
-                credit -= len(piece) + 1
+                credit -= len(piece) or 1
                 if credit > 0:
                     continue
                 publication.gather()
             elif isinstance(piece, Response) and piece.state is not TaskState.WORKING:
                 return _end(piece, snapshot)
             else:
-                _check_cancelled()
+                if publication.had_turn():
+                    _check_cancelled()
+                    credit = turn.begin()
                 snapshot = _say(piece, snapshot, publication)
                 credit -= _PIECE_CHARS
             if publication.is_full:
                 await publication.room()
+                credit = turn.begin()
             elif credit <= 0:
-                credit = _CHARS_PER_TURN
+                turn.end()
                 await asyncio.sleep(0)
+                credit = turn.begin()
     publication.gather()
     return End(TaskState.COMPLETED, data=snapshot)
+
+
+class _NothingIsQuick:
+    """No piece is of this kind."""
 
 
 def _check_cancelled() -> None:

@@ -25,7 +25,7 @@ class Publication:
     """Responsible for what one attempt says between its opening and its final, and when that is written.
 
     Nothing here waits but `room`, `flush`, `finish` and `hand_back`: a skill goes on while Redis writes.
-    `on_loss` is called once, where the attempt can add nothing more.
+    `on_loss` is called once, where the attempt can add nothing more. `chunks` counts the text chunks, `clock` tells the time.
     """
 
     def __init__(
@@ -42,11 +42,12 @@ class Publication:
         self.chunks = 0
         self._broker, self._lease, self._attempt = broker, lease, attempt
         self._limits = broker.settings.limits
-        self._chunking, self._clock = chunking, clock
+        self._chunking, self.clock = chunking, clock
         self._said = Said(kept, self._limits.output_bytes)
         self._refused: Exception | None = None
         self._buffer = TextBuffer(chunking, self._limits.event_bytes - _ENTRY_OVERHEAD_BYTES)
         self._outbox = Outbox(broker, lease, attempt, refill=self._refill, on_empty=self._touch, on_loss=on_loss)
+        self._awaits_turn = False
         self._flushing = False
         self._wrote_at_s = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -71,7 +72,7 @@ class Publication:
 
     @property
     def fresh(self) -> list[str] | None:
-        """Where a skill's text may be put at the price of an append: `expect_fresh` before the first, `gather` at times.
+        """Where a skill's text may be put at the price of an append: `had_turn` before the first, `gather` at times.
 
         None where each piece is to be an entry of its own.
         """
@@ -88,11 +89,18 @@ class Publication:
         self._buffer.add(text, self._said.add(text))
         self._touch()
 
-    def expect_fresh(self) -> None:
-        """Has fresh text gathered as soon as the event loop has its turn; raises what the last gathering found wrong."""
+    def had_turn(self) -> bool:
+        """True where the event loop had a turn since this was asked last; in its next one, fresh text is gathered.
+
+        Raises what the last gathering found wrong.
+        """
         if self._refused is not None:
             raise self._refused
-        asyncio.get_running_loop().call_soon(self._gather_soon)
+        if self._awaits_turn:
+            return False
+        self._awaits_turn = True
+        asyncio.get_running_loop().call_soon(self._have_turn)
+        return True
 
     def gather(self) -> None:
         """Says all fresh text; raises as `add_text`."""
@@ -160,6 +168,10 @@ class Publication:
             self._timer.cancel()
         self._outbox.close()
 
+    def _have_turn(self) -> None:
+        self._awaits_turn = False
+        self._gather_soon()
+
     def _gather_soon(self) -> None:
         try:
             if self._refused is None:
@@ -173,7 +185,7 @@ class Publication:
             return
         wait_s = 0.0
         if not self._outbox.has_unsent and not self._flushing and not self._buffer.is_ripe:
-            wait_s = self._wrote_at_s + self._chunking.max_delay - self._clock.elapsed_s()
+            wait_s = self._wrote_at_s + self._chunking.max_delay - self.clock.elapsed_s()
         if wait_s <= 0:
             self._send()
         elif self._timer is None:
@@ -187,7 +199,7 @@ class Publication:
 
     def _refill(self) -> None:
         """Called at the moment of writing."""
-        self._wrote_at_s = self._clock.elapsed_s()
+        self._wrote_at_s = self.clock.elapsed_s()
         self._seal(everything=self._flushing)
 
     def _seal(self, *, everything: bool) -> None:
@@ -196,4 +208,4 @@ class Publication:
             self._append(("type", "chunk", "text", text), utf8_length(text))
 
     def _append(self, fields: tuple[str, ...], size_bytes: int) -> None:
-        self._outbox.append((*fields, "at", str(self._clock.now_ms())), size_bytes + _ENTRY_OVERHEAD_BYTES)
+        self._outbox.append((*fields, "at", str(self.clock.now_ms())), size_bytes + _ENTRY_OVERHEAD_BYTES)
