@@ -39,6 +39,8 @@ WAKE_CAP = 10_000
 WAKE_TTL_MS = 3_600_000
 _RESULT_TTL_MS = 3_600_000
 _REPLICATION_MS = 1000
+_SHORT_ID = 15
+"""Bytes of an id of which no number can be too large for an event's."""
 
 
 class Submitted(NamedTuple):
@@ -232,6 +234,9 @@ def text_of(data: bytes, what: str = "entry") -> str:
 
 def id_of(raw: bytes) -> EventId:
     """The id of an entry as Redis writes it; raises MalformedEntry for one that no event has."""
+    attempt, _, seq = raw.partition(b"-")
+    if len(raw) <= _SHORT_ID and attempt.isdigit() and seq.isdigit():  # as good as all; without a regular expression
+        return EventId(int(attempt), int(seq))
     try:
         return EventId.parse(raw.decode())
     except InvalidName as error:
@@ -247,16 +252,18 @@ def fields_of(flat: Sequence[bytes]) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
+def entry_of(raw: tuple[bytes, Sequence[bytes]]) -> Entry:
+    """An entry as XRANGE answers it; raises MalformedEntry, which names it."""
+    event_id = id_of(raw[0])
+    try:
+        return event_id, fields_of(raw[1])
+    except MalformedEntry as error:
+        raise MalformedEntry(f"entry {event_id}: {error.message}") from None
+
+
 def entries_of(reply: Reply) -> list[Entry]:
     """Entries as XRANGE answers them; raises MalformedEntry, which names the entry."""
-    entries: list[Entry] = []
-    for raw_id, flat in reply or ():
-        event_id = id_of(raw_id)
-        try:
-            entries.append((event_id, fields_of(flat)))
-        except MalformedEntry as error:
-            raise MalformedEntry(f"entry {event_id}: {error.message}") from None
-    return entries
+    return [entry_of(raw) for raw in reply or ()]
 
 
 def request_of(flat: Sequence[bytes]) -> TaskRequest:

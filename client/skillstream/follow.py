@@ -9,117 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 
-from skillstream_schemas.errors import BrokerUnavailable, MalformedEntry
+from skillstream_schemas.errors import BrokerUnavailable
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.settings import Settings
 
-from .broker import Entry, entries_of
 from .connection import Connection, connect
+from .feed import Feed
 from .pipeline import RETRY_KINDS
-from .resp import Argument, Reply, ReplyError, pack
+from .resp import Reply, ReplyError
 
 log = logging.getLogger(__name__)
 
-BATCH = 200
-"""Entries read of one stream at once; a reader that does not fetch them holds no more than twice as many."""
 FALLBACK_PAUSE_S = 0.02
-_FALLBACK_REPORT = 50
+_CROWD = 500
+"""Followed streams from which on reads gather: a read takes the event loop around several times, however little it brings."""
+_GATHER_S = 0.012
+"""From one read of a crowd to the next: callers who wait for one result after the other stay below what a crowd can ask."""
 _LONGEST_PAUSE_S = 1.0
-
-
-class Feed:
-    """Responsible for the entries of one stream that wait for one reader.
-
-    `reconnected` counts how often the connection broke under it: the reader then checks that the broker did
-    not go back (rule P15).
-    """
-
-    def __init__(self, hub: FollowHub, key: str, after: EventId, last_only: bool) -> None:
-        self.key = key
-        self.cursor = after
-        self.last_only = last_only
-        self.reconnected = 0
-        self._hub = hub
-        self._entries: deque[Entry] = deque()
-        self._changed = asyncio.Event()
-        self._error: Exception | None = None
-        self._asked = after
-        self._empty_reads = 0
-        self._report_empty = False
-
-    async def next(self) -> Entry | None:
-        """The next entry; None after a read that found nothing new, so that the reader may look at the stream's ends.
-
-        Raises BrokerUnavailable once the broker stayed away for its patience, MalformedEntry for an unreadable entry.
-        """
-        while not self._entries:
-            if self._error is not None:
-                raise self._error
-            if self._report_empty:
-                self._report_empty = False
-                return None
-            self._changed.clear()
-            await self._changed.wait()
-        entry = self._entries.popleft()
-        if len(self._entries) == BATCH // 2:
-            self._hub.want(self)
-        return entry
-
-    def close(self) -> None:
-        """Ends the feed; twice is safe."""
-        self._hub.drop(self)
-
-    @property
-    def has_room(self) -> bool:
-        """False while the reader has a batch waiting."""
-        return len(self._entries) < BATCH
-
-    def command(self) -> tuple[Argument, ...]:
-        """The read that brings what this feed lacks."""
-        self._asked = self.cursor
-        if self.last_only:
-            return ("XREVRANGE", self.key, "+", f"({self.cursor}", "COUNT", 1)
-        return ("XRANGE", self.key, f"({self.cursor}", "+", "COUNT", BATCH)
-
-    def deliver(self, reply: Reply) -> bool:
-        """Takes the answer to `command`; True if there may be more."""
-        if self._error is not None:
-            return False
-        if self._asked != self.cursor:  # the reader went back while this answer was under way
-            return True
-        if isinstance(reply, ReplyError):
-            self.fail(BrokerUnavailable(f"following: {reply}"))
-            return False
-        for item in reply:  # one by one: what stands before an unreadable entry is still handed on
-            try:
-                self._entries += entries_of([item])
-            except MalformedEntry as error:
-                self.fail(error)
-                return False
-        if reply:
-            self.cursor = self._entries[-1][0]
-        else:
-            self._empty_reads += 1
-            self._report_empty |= self._hub.is_tracking or self._empty_reads % _FALLBACK_REPORT == 1
-        self._changed.set()
-        return len(reply) == BATCH
-
-    def rewind(self, cursor: EventId) -> None:
-        """Goes back to an earlier place; what waits is dropped and read again."""
-        self._entries.clear()
-        if isinstance(self._error, MalformedEntry):
-            self._error = None
-        self.cursor = cursor
-        self._report_empty = False
-        self._hub.want(self)
-
-    def fail(self, error: Exception) -> None:
-        """Ends the feed with an error behind what waits."""
-        self._error = error
-        self._changed.set()
 
 
 class FollowHub:
@@ -130,6 +38,7 @@ class FollowHub:
         self._feeds: dict[bytes, set[Feed]] = {}
         self._stale: set[Feed] = set()
         self._wake = asyncio.Event()
+        self._read_at_s = 0.0
         self._connection: Connection | None = None
         self._tracking = False
         self._away_since_s: float | None = None
@@ -182,13 +91,19 @@ class FollowHub:
         self._fail_all(BrokerUnavailable("closed here"))
 
     async def _run(self) -> None:
+        now_s = asyncio.get_running_loop().time
         while not self._closed:
             await self._wake.wait()
+            if len(self._feeds) >= _CROWD:
+                await asyncio.sleep(self._read_at_s + _GATHER_S - now_s())
             self._wake.clear()
-            ready = [feed for feed in self._stale if feed.has_room]
-            self._stale.difference_update(ready)
+            stale, self._stale = self._stale, set()  # a set that once was large stays slow to walk
+            ready = [feed for feed in stale if feed.has_room]
+            if len(ready) < len(stale):
+                self._stale.update(feed for feed in stale if not feed.has_room)
             if not ready:
                 continue
+            self._read_at_s = now_s()
             try:
                 connection = await self._connected()
                 await self._read(connection, ready)
@@ -211,7 +126,7 @@ class FollowHub:
             else:
                 answers.set_result(replies)
 
-        connection.send(b"".join(pack(feed.command()) for feed in ready), len(ready), deliver)
+        connection.send(b"".join([feed.command() for feed in ready]), len(ready), deliver)
         try:
             async with asyncio.timeout(self._settings.answer_timeout_s):
                 replies = await answers
@@ -256,8 +171,7 @@ class FollowHub:
             self._all_stale()
             return
         for key in message[1]:
-            for feed in self._feeds.get(key, ()):
-                self._stale.add(feed)
+            self._stale.update(self._feeds.get(key, ()))
         self._wake.set()
 
     def _all_stale(self) -> None:

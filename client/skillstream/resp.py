@@ -40,12 +40,20 @@ class Parser(Protocol):
 
 def pack_in_python(arguments: Iterable[Argument]) -> bytes:
     """`pack` for installations without hiredis."""
-    parts = [b""]
-    for argument in arguments:
-        data = argument if type(argument) is bytes else str(argument).encode()
-        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    parts[0] = b"*%d\r\n" % (len(parts) - 1)
-    return b"".join(parts)
+    parts = [blob(argument) for argument in arguments]
+    return b"*%d\r\n%b" % (len(parts), b"".join(parts))
+
+
+def pack_around(before: Iterable[Argument], behind: Iterable[Argument]) -> tuple[bytes, bytes]:
+    """What stands before and behind a `blob` in a packed command, for one sent often of which a single argument changes."""
+    head, tail = [blob(argument) for argument in before], [blob(argument) for argument in behind]
+    return b"*%d\r\n%b" % (len(head) + 1 + len(tail), b"".join(head)), b"".join(tail)
+
+
+def blob(argument: Argument) -> bytes:
+    """One argument as it stands in a packed command."""
+    data = argument if type(argument) is bytes else str(argument).encode()
+    return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 _INTEGER = re.compile(rb"[+-]?[0-9]+\Z")

@@ -14,7 +14,8 @@ from skillstream_schemas.state import TaskState
 
 from .broker import Broker, CancelRecorded, Settlement
 from .closing import Verdict, close_from_outside
-from .follow import Feed, FollowHub
+from .feed import Feed
+from .follow import FollowHub
 from .transcript import Transcript
 
 CANCELLER = "canceller"
@@ -48,7 +49,9 @@ class Task:
         reconnected = feed.reconnected
         try:
             while transcript.final is None:
-                entry = await feed.next()
+                while not feed.is_ready:
+                    await feed.changed()
+                entry = feed.take()
                 if feed.reconnected != reconnected:
                     reconnected = feed.reconnected
                     if await self._went_back(transcript):

@@ -42,9 +42,9 @@ class Transcript:
 
         Raises StreamGap where events are missing before it; an event seen before gives an empty list.
         """
-        if event.id <= self.cursor:
-            return []
         if not self.cursor.is_followed_by(event.id):
+            if event.id <= self.cursor:
+                return []
             raise StreamGap(self.task_id, str(self.cursor), str(event.id))
         self.cursor = event.id
         followed: list[FollowedEvent] = [event]

@@ -5,7 +5,7 @@ Fields are plain UTF-8 text, nested values JSON, so that redis-cli shows a reada
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -170,6 +170,8 @@ TaskEvent = Annotated[StatusEvent | ChunkEvent | FinalEvent, Field(discriminator
 FollowedEvent = StatusEvent | ChunkEvent | FinalEvent | ResetEvent
 
 _ADAPTER: TypeAdapter[StatusEvent | ChunkEvent | FinalEvent] = TypeAdapter(TaskEvent)
+_validated: Callable[[dict[str, Any]], StatusEvent | ChunkEvent | FinalEvent] = _ADAPTER.validator.validate_python
+"""The adapter's own method puts a layer of Python around each event."""
 _JSON = ("metadata", "data", "usage")
 
 
@@ -189,7 +191,7 @@ def event_from_fields(event_id: EventId, fields: Fields) -> StatusEvent | ChunkE
         for name in _JSON:
             if name in values:
                 values[name] = read_json(name, values[name])
-        return _ADAPTER.validate_python(values)
+        return _validated(values)
     except ValidationError as error:
         raise MalformedEntry(f"entry {event_id}: {describe(error)}") from None
     except MalformedEntry as error:

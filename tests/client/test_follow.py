@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from skillstream import Client
-from skillstream.follow import FollowHub
+from skillstream.follow import _CROWD, FollowHub
 from skillstream_schemas.errors import BrokerUnavailable, StreamLost, TextReset
 from skillstream_schemas.event import FollowedEvent, ResetEvent
 from skillstream_schemas.ids import START
@@ -113,6 +113,24 @@ async def test_a_reader_that_fetches_nothing_holds_a_bounded_number_of_entries(s
             await asyncio.sleep(0)
         assert len(feed._entries) < 400
         assert len(await collected(events)) == 1502
+
+
+@pytest.mark.guarantee("G3")
+async def test_a_crowd_of_followers_is_read_together_and_misses_nothing(client: Client, hand: HandWorker) -> None:
+    tasks = [f"t{number}" for number in range(_CROWD)]
+    for task_id in tasks:
+        hand.submit(task_id)
+    seen: dict[str, list[FollowedEvent]] = {task_id: [] for task_id in tasks}
+    followers = [asyncio.create_task(read_into(seen[task_id], client.task(task_id).events())) for task_id in tasks]
+    await until(lambda: all(seen.values()))
+    for task_id in tasks[::25]:
+        hand.run(task_id, "a", "b")
+    await soon(asyncio.gather(*followers[::25]))
+    assert {tuple(places(seen[task_id])) for task_id in tasks[::25]} == {("0-1", "1-1", "1-2", "1-3", "1-4")}
+    assert {tuple(places(seen[task_id])) for task_id in tasks[1::25]} == {("0-1",)}
+    for follower in followers:
+        follower.cancel()
+    await asyncio.gather(*followers, return_exceptions=True)
 
 
 async def test_a_follower_waits_for_a_busy_broker(busy_server: RedisServer) -> None:
