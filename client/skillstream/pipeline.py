@@ -135,11 +135,12 @@ class Pipeline:
     async def batch(self, commands: Sequence[Sequence[Argument]], step: str) -> list[Reply]:
         """Runs several commands that may be repeated as one unit; error answers stand in their places.
 
-        All are sent again where the broker cannot take one of them just now, as in `call`.
+        A command that is bytes is packed already. All are sent again where the broker cannot take one of them just now,
+        as in `call`.
         """
         if not commands:
             return []
-        replies = await self._persist(b"".join(pack(command) for command in commands), step, len(commands))
+        replies = await self._persist(b"".join(c if type(c) is bytes else pack(c) for c in commands), step, len(commands))
         return [replies] if len(commands) == 1 else list(replies)
 
     def drop_connection(self, why: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from skillstream.broker import Broker, checked, flat
 from skillstream.connection import Connection, connect
 from skillstream.pipeline import RETRY_KINDS
-from skillstream.resp import Argument, Reply, ReplyError
+from skillstream.resp import KEY, Argument, KeyedCommand, Reply, ReplyError
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from skillstream_schemas.event import FinalEvent
@@ -28,8 +28,10 @@ GROUP = "router"
 ROUTER = "router"
 """How the router signs the openings of tasks that it ends."""
 _FORGET_AFTER_MS = 3_600_000
-_ENDS_COMMANDS = 2
-_MAX_MS = 10**14
+_FIRST = KeyedCommand("XRANGE", KEY, "-", "+", "COUNT", 1)
+_TOP = KeyedCommand("XREVRANGE", KEY, "+", "-", "COUNT", 1)
+_MEMBERS_AT_ONCE = 500
+_KINDS = {kind.encode(): kind for kind in ("submitted", "opened", "final", "cancel")}
 _TRY_AGAIN = RETRY_KINDS - {"OOM"}
 """A list is a copy: a broker that is full goes without it, so that acknowledging goes on and makes room."""
 
@@ -47,8 +49,9 @@ class RouterBroker(Broker):
         self.consumer = consumer
         self._reader: Connection | None = None
         self._inboxes = [self.keys.inbox(shard) for shard in range(settings.shards)]
-        self._final_ttl_ms = int(settings.final_ttl_s * 1000)
         self._context_ttl_ms = int(settings.context_ttl_s * 1000)
+        # LT: a ring that comes twice does not lengthen it
+        self._expire = KeyedCommand("PEXPIRE", KEY, int(settings.final_ttl_s * 1000), "LT")
 
     async def close(self) -> None:
         """Closes both connections; twice is safe."""
@@ -86,7 +89,7 @@ class RouterBroker(Broker):
         for inbox in self._inboxes:
             await self.pipeline.run(FORGET, [inbox], [GROUP, _FORGET_AFTER_MS, ""])
         found = enumerate(checked(replies, "take over"))
-        return [_ring(shard, entry) for shard, (_, entries, *_) in found for entry in entries]
+        return [ring for shard, (_, entries, *_) in found for ring in _rings(shard, entries)]
 
     async def acknowledge(self, rings: Iterable[Ring]) -> None:
         """Takes rings out of the group's books and out of the inboxes, both or none."""
@@ -103,12 +106,11 @@ class RouterBroker(Broker):
         """The first and the last entry of each task's stream, unchecked."""
         commands = [command for task_id in task_ids for command in self._ends_commands(task_id)]
         replies = await self.pipeline.batch(commands, "fetch")
-        pairs = zip(replies[::_ENDS_COMMANDS], replies[1::_ENDS_COMMANDS], strict=True)
-        return [_ends(task_id, first, top) for task_id, (first, top) in zip(task_ids, pairs, strict=True)]
+        return [_ends(*ends) for ends in zip(task_ids, replies[::2], replies[1::2], strict=True)]
 
     async def examine(self, tasks: Sequence[tuple[str, str]]) -> list[Sighting]:
         """What stands on the broker of each (task id, agent)."""
-        commands: list[tuple[Argument, ...]] = []
+        commands: list[Sequence[Argument]] = []
         for task_id, agent in tasks:
             member = arq_keys.job_id(agent, task_id)
             commands += [
@@ -126,10 +128,11 @@ class RouterBroker(Broker):
     async def queued_jobs(self, agent: str, task_ids: Sequence[str]) -> dict[str, bytes | None]:
         """Which of these tasks are still on their agent's queue, each with its job where that is kept."""
         members = {task_id: arq_keys.job_id(agent, task_id) for task_id in task_ids}
-        scores = await self.pipeline.batch(
-            [("ZSCORE", arq_keys.queue(agent), member) for member in members.values()], "look for jobs"
-        )
-        left = [task_id for task_id, score in zip(members, checked(scores, "look for jobs"), strict=True) if score is not None]
+        listed = list(members.values())
+        portions = (listed[start : start + _MEMBERS_AT_ONCE] for start in range(0, len(listed), _MEMBERS_AT_ONCE))
+        replies = await self.pipeline.batch([("ZMSCORE", arq_keys.queue(agent), *some) for some in portions], "look for jobs")
+        scores = (score for reply in checked(replies, "look for jobs") for score in reply)
+        left = [task_id for task_id, score in zip(members, scores, strict=True) if score is not None]
         payloads = await self.pipeline.batch([("GET", arq_keys.job(members[task_id])) for task_id in left], "read jobs")
         return dict(zip(left, checked(payloads, "read jobs"), strict=True))
 
@@ -154,17 +157,13 @@ class RouterBroker(Broker):
 
     def _context_call(self, context: RecentMessages) -> tuple[list[str], list[Argument]]:
         keys = [self.keys.context_messages(context.context_id), self.keys.context_version(context.context_id)]
-        texts = [message.model_dump_json(exclude_none=True) for message in context.messages]
-        return keys, [context.version, self._context_ttl_ms, *texts]
+        return keys, [context.version, self._context_ttl_ms, *context.messages]
 
     async def expire_ended(self, task_ids: Iterable[str]) -> None:
         """Shortens the life of ended tasks' keys to `final_ttl_s` from the first call on."""
-        # LT: a ring that comes twice does not lengthen it
-        commands = [
-            ("PEXPIRE", key, self._final_ttl_ms, "LT")
-            for task_id in task_ids
-            for key in (self.keys.events(task_id), self.keys.cancel(task_id))
-        ]
+        commands: list[bytes] = []
+        for task_id in task_ids:
+            commands += (self._expire(self.keys.events(task_id).encode()), self._expire(self.keys.cancel(task_id).encode()))
         checked(await self.pipeline.batch(commands, "expire"), "expire")
 
     async def end_lost(self, task_id: str, request: TaskRequest, final: FinalEvent) -> bool:
@@ -179,9 +178,9 @@ class RouterBroker(Broker):
         for inbox in self._inboxes:
             await self.pipeline.run(FORGET, [inbox], [GROUP, _FORGET_AFTER_MS, self.consumer])
 
-    def _ends_commands(self, task_id: str) -> list[tuple[Argument, ...]]:
-        key = self.keys.events(task_id)
-        return [("XRANGE", key, "-", "+", "COUNT", 1), ("XREVRANGE", key, "+", "-", "COUNT", 1)]
+    def _ends_commands(self, task_id: str) -> tuple[bytes, bytes]:
+        key = self.keys.events(task_id).encode()
+        return _FIRST(key), _TOP(key)
 
     async def _read(self, options: Sequence[Argument], start: str, block_s: float) -> list[Ring]:
         connection = await self._reading_connection()
@@ -195,7 +194,7 @@ class RouterBroker(Broker):
                 raise BrokerUnavailable(f"read rings: {error}") from None
             raise BrokerRefused(f"read rings: {error}") from None
         shards = {inbox.encode(): shard for shard, inbox in enumerate(self._inboxes)}
-        return [_ring(shards[inbox], entry) for inbox, entries in reply or () for entry in entries]
+        return [ring for inbox, entries in reply or () for ring in _rings(shards[inbox], entries)]
 
     async def _reading_connection(self) -> Connection:
         if self._reader is None or not self._reader.is_open:
@@ -203,22 +202,32 @@ class RouterBroker(Broker):
         return self._reader
 
 
-def _ring(shard: int, entry: Reply) -> Ring:
-    ring_id = entry[0].decode()
-    at = int(ring_id.split("-", 1)[0])
-    if at > _MAX_MS:
-        at = 0  # anyone who may ring may give an id of his own: a time that no clock shows is no time
-    if entry[1] is None:
-        return Ring(shard, ring_id, at, problem="it was deleted")
+def _rings(shard: int, entries: Sequence[Reply]) -> list[Ring]:
+    rings: list[Ring] = []
+    names: dict[bytes, str] = {}  # a task rings several times
+    for raw_id, parts in entries:
+        # as our scripts ring; whatever looks otherwise is taken apart with care
+        if parts is not None and len(parts) == 4 and parts[0] == b"task" and parts[2] == b"kind" and parts[3] in _KINDS:
+            task_id = names.get(parts[1]) or names.setdefault(parts[1], parts[1].decode(errors="replace"))
+            if is_name(task_id):
+                rings.append(Ring(shard, raw_id.decode(), task_id, _KINDS[parts[3]]))
+                continue
+        rings.append(_ring(shard, raw_id.decode(), parts))
+    return rings
+
+
+def _ring(shard: int, ring_id: str, parts: Reply) -> Ring:
+    if parts is None:
+        return Ring(shard, ring_id, problem="it was deleted")
     try:
-        texts = [part.decode() for part in entry[1]]
+        texts = [part.decode() for part in parts]
     except UnicodeDecodeError:
-        return Ring(shard, ring_id, at, problem="a field is not UTF-8")
+        return Ring(shard, ring_id, problem="a field is not UTF-8")
     fields = dict(zip(texts[::2], texts[1::2], strict=True))
     task_id, agent = fields.get("task", ""), fields.get("agent")
     if not is_name(task_id):
-        return Ring(shard, ring_id, at, problem="it names no task")
-    return Ring(shard, ring_id, at, task_id, fields.get("kind", ""), agent if agent and is_name(agent) else None)
+        return Ring(shard, ring_id, problem="it names no task")
+    return Ring(shard, ring_id, task_id, fields.get("kind", ""), agent if agent and is_name(agent) else None)
 
 
 def _ends(task_id: str, first: Reply, top: Reply) -> Ends:
@@ -234,7 +243,8 @@ def _entry(reply: Reply) -> RawEntry | None:
     if not reply:
         return None
     ((raw_id, fields),) = reply
-    return RawEntry(raw_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True)))
+    parts = iter(fields)
+    return RawEntry(raw_id.decode(), dict(zip(parts, parts, strict=True)))
 
 
 def _sighting(task_id: str, replies: Sequence[Reply]) -> Sighting:

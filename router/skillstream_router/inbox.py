@@ -12,7 +12,7 @@ from .broker import RouterBroker
 from .projection import Ring
 
 log = logging.getLogger(__name__)
-_RINGS_AT_ONCE = 1000
+_RINGS_AT_ONCE = 4000
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 

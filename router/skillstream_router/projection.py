@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry, SkillstreamError
 from skillstream_schemas.event import FinalEvent, event_from_fields, request_from_fields
@@ -12,26 +11,35 @@ from skillstream_schemas.ids import SUBMISSION, EventId, is_name
 from skillstream_schemas.request import TaskRequest, compact_json
 from skillstream_schemas.state import TaskState
 
+from .plain import Asked, Outcome, plain_final, plain_request
 from .store.record import UNKNOWN, TaskRecord
 
 _LABEL = 256
 _HEAD = ("type", "state", "v", "at")
 _MAX_MS = 10**15
+_MAX_RING_MS = 10**14
+
+_SUBMITTED, _WORKING = (Outcome(state, "", None) for state in (TaskState.SUBMITTED, TaskState.WORKING))
 
 
 class Ring(NamedTuple):
-    """An entry of an inbox: "look at this task". `id` and `at` (unix ms) are the entry's.
+    """An entry of an inbox: "look at this task"; `id` is the entry's.
 
     `problem` says why it cannot be followed; it is acknowledged all the same. `agent` comes with kind `gone`.
     """
 
     shard: int
     id: str
-    at: int
     task_id: str = ""
     kind: str = ""
     agent: str | None = None
     problem: str | None = None
+
+    @property
+    def at(self) -> int:
+        """When it was added (unix ms); 0 where a ringer gave it an id of his own, of a time that no clock shows."""
+        at = int(self.id.partition("-")[0])
+        return at if at <= _MAX_RING_MS else 0
 
 
 class RawEntry(NamedTuple):
@@ -68,7 +76,8 @@ class Ends(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """What both entries hold."""
-        return sum(sum(map(len, entry.fields.values())) for entry in (self.first, self.top) if entry is not None)
+        first, top = self.first, self.top
+        return sum(map(len, first.fields.values())) + sum(map(len, top.fields.values())) if first and top else 0
 
 
 class Notice(NamedTuple):
@@ -80,8 +89,7 @@ class Notice(NamedTuple):
     gone_agent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Projected:
+class Projected(NamedTuple):
     """What the stream says about a task: its row, and the two turns of its history once it is final.
 
     `problem` names an entry that could not be read; such a task is never charged.
@@ -99,42 +107,55 @@ def fold(rings: Iterable[Ring]) -> dict[str, Notice]:
     for ring in rings:
         if ring.problem is not None:
             continue
-        known = notices.get(ring.task_id)
+        task_id, kind = ring.task_id, ring.kind
+        known = notices.get(task_id)
         if known is None:
-            known = notices[ring.task_id] = Notice(ring.task_id)
-        match ring.kind:
-            case "opened" if known.opened_at is None or ring.at < known.opened_at:
-                notices[ring.task_id] = known._replace(opened_at=ring.at)
-            case "cancel" if known.cancel_requested_at is None or ring.at < known.cancel_requested_at:
-                notices[ring.task_id] = known._replace(cancel_requested_at=ring.at)
-            case "gone":
-                notices[ring.task_id] = known._replace(gone_agent=ring.agent)
-            case _:
-                pass
+            known = notices[task_id] = Notice(task_id)
+        if kind == "opened":
+            if known.opened_at is None or ring.at < known.opened_at:
+                notices[task_id] = known._replace(opened_at=ring.at)
+        elif kind == "cancel":
+            if known.cancel_requested_at is None or ring.at < known.cancel_requested_at:
+                notices[task_id] = known._replace(cancel_requested_at=ring.at)
+        elif kind == "gone":
+            notices[task_id] = known._replace(gone_agent=ring.agent)
     return dict(sorted(notices.items()))
 
 
 def project(notice: Notice, first: RawEntry, top: RawEntry) -> Projected:
     """What the ends of a stream say; an entry that cannot be read leaves what can be said without it."""
-    problem: str | None = None
-    request: TaskRequest | None = None
-    try:
-        request = read_request(first)
-    except SkillstreamError as error:
-        problem = error.message
-    identity = _identity(first, request)
-    times: dict[str, Any] = {"opened_at": notice.opened_at, "cancel_requested_at": notice.cancel_requested_at}
-    if not top.is_final:
-        attempt = _attempt(top)
-        state = TaskState.SUBMITTED if attempt == 0 else TaskState.WORKING
-        kept = None if request is None else _request_json(first)
-        record = TaskRecord(
-            id=notice.task_id, state=state, attempt=attempt, last_event_id=top.id, request=kept, **identity, **times
-        )
-        return Projected(record, problem=problem)
-    ending, reply, unreadable = _ending(top)
-    record = TaskRecord(id=notice.task_id, attempt=_attempt(top), last_event_id=top.id, **identity, **times, **ending)
-    return Projected(record, None if request is None else request.message, reply, problem or unreadable)
+    asked, unreadable = _request_of(first)
+    is_final, attempt, request = top.is_final, _attempt(top), None
+    if is_final:
+        outcome = plain_final(top.id, top.fields) or read_final(top)
+    else:
+        outcome = _SUBMITTED if attempt == 0 else _WORKING
+        request = None if unreadable else _request_json(first)
+    record = TaskRecord(
+        id=notice.task_id,
+        state=outcome.state,
+        agent=asked.agent,
+        skill=asked.skill,
+        submitted_at=_number(first.fields.get(b"at", b"")),
+        context_id=asked.context_id,
+        payer=asked.payer,
+        attempt=attempt,
+        last_event_id=top.id,
+        price_micros=asked.price_micros,
+        error=outcome.error,
+        reason=outcome.reason,
+        opened_at=notice.opened_at,
+        cancel_requested_at=notice.cancel_requested_at,
+        finished_at=outcome.finished_at,
+        deadline=asked.deadline,
+        request=request,
+        data=outcome.data,
+        metadata=outcome.metadata,
+        usage=outcome.usage,
+    )
+    if not is_final:
+        return Projected(record, problem=unreadable)
+    return Projected(record, None if unreadable else asked.message, outcome.text, unreadable or outcome.problem)
 
 
 def lost(notice: Notice, now_ms: int) -> TaskRecord:
@@ -154,35 +175,32 @@ def read_request(first: RawEntry) -> TaskRequest:
         raise MalformedEntry(f"entry {first.id}: {error.message}") from None
 
 
-def _identity(first: RawEntry, request: TaskRequest | None) -> dict[str, Any]:
-    submitted_at = _number(first.text("at"))
-    if request is None:
-        agent = first.text("agent")
-        return {
-            "agent": agent if is_name(agent) else UNKNOWN,
-            "skill": first.text("skill")[:_LABEL] or UNKNOWN,
-            "submitted_at": submitted_at,
-        }
-    return {
-        "agent": request.agent, "skill": request.skill, "context_id": request.context_id, "payer": request.payer,
-        "price_micros": request.price_micros, "deadline": request.deadline, "submitted_at": submitted_at,
-    }  # fmt: skip
-
-
-def _ending(top: RawEntry) -> tuple[dict[str, Any], str, str | None]:
-    """Columns of the final, its text, and what is wrong with it."""
+def read_final(top: RawEntry) -> Outcome:
+    """What a final says: that the task failed, with a problem, where it cannot be read."""
     try:
         fields = top.strict_fields()
         final = event_from_fields(EventId.parse(top.id), fields)
         if not isinstance(final, FinalEvent):
             raise MalformedEntry(f"entry {top.id}: it is no final")
     except SkillstreamError as error:
-        columns: dict[str, Any] = {"state": TaskState.FAILED, "error": MalformedEntry.code, "reason": error.message}
-        return columns | {"finished_at": _number(top.text("at"))}, top.text("text"), error.message
+        at, text = _number(top.fields.get(b"at", b"")), top.text("text")
+        return Outcome(TaskState.FAILED, text, at, error=MalformedEntry.code, reason=error.message, problem=error.message)
     nested = {name: fields.get(name) for name in ("data", "metadata", "usage")}
-    finished_at = final.at if final.at < _MAX_MS else 0
-    columns = {"state": final.state, "error": final.error, "reason": final.reason, "finished_at": finished_at}
-    return columns | nested, final.text, None
+    at = final.at if final.at < _MAX_MS else 0
+    return Outcome(final.state, final.text, at, error=final.error, reason=final.reason, **nested)
+
+
+def _request_of(first: RawEntry) -> tuple[Asked | TaskRequest, str | None]:
+    """The request, or what can be said of one that cannot be read and why it cannot."""
+    plain = plain_request(first.id, first.fields)
+    if plain is not None:
+        return plain, None
+    try:
+        return read_request(first), None
+    except SkillstreamError as error:
+        agent = first.text("agent")
+        known = Asked(agent if is_name(agent) else UNKNOWN, first.text("skill")[:_LABEL] or UNKNOWN, "", 0, None, None, None)
+        return known, error.message
 
 
 def _request_json(first: RawEntry) -> str:
@@ -190,8 +208,8 @@ def _request_json(first: RawEntry) -> str:
 
 
 def _attempt(entry: RawEntry) -> int:
-    return _number(entry.id.split("-", 1)[0])
+    return _number(entry.id.partition("-")[0].encode())
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else 0
+def _number(digits: bytes) -> int:
+    return int(digits) if digits.isdigit() and len(digits) <= 15 else 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from skillstream.clock import Clock
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, DatabaseRefused, DatabaseUnavailable, MalformedEntry
@@ -18,8 +20,10 @@ from .store import Store, Turns
 
 log = logging.getLogger(__name__)
 
-TASKS_AT_ONCE = 500
+TASKS_AT_ONCE = 1000
 """Tasks of one transaction at most."""
+_NO_TASK = ""
+"""Under which rings wait that name no task."""
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
 
@@ -89,34 +93,35 @@ class Projector:
 
     async def _persist(self, rings: Sequence[Ring]) -> None:
         pause_s = _FIRST_PAUSE_S
-        waiting = list(rings)
+        waiting: dict[str, list[Ring]] = defaultdict(list)
+        for ring in rings:
+            waiting[ring.task_id].append(ring)
         while waiting:
             try:
                 await self._work_off(waiting)
             except (BrokerUnavailable, BrokerRefused, DatabaseUnavailable) as error:
-                log.warning("%d rings wait, next try in %.2g s: %s", len(waiting), pause_s, error)
+                log.warning("rings of %d tasks wait, next try in %.2g s: %s", len(waiting), pause_s, error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
-    async def _work_off(self, waiting: list[Ring]) -> None:
-        """Applies rings and takes them out of `waiting` once they are acknowledged."""
-        for ring in waiting:
-            if ring.problem is not None:
-                log.error("malformed_ring: entry %s of inbox %d: %s", ring.id, ring.shard, ring.problem)
-        await self._acknowledge(waiting, lambda ring: ring.problem is not None)
-        notices = list(fold(waiting).values())
+    async def _work_off(self, waiting: dict[str, list[Ring]]) -> None:
+        """Applies rings by task id and takes them out of `waiting` once they are acknowledged."""
+        for ring in waiting.get(_NO_TASK, ()):
+            log.error("malformed_ring: entry %s of inbox %d: %s", ring.id, ring.shard, ring.problem)
+        await self._acknowledge(waiting, [_NO_TASK])
+        notices = list(fold(chain.from_iterable(waiting.values())).values())
         while notices:
             batch = notices[: self._fetching.at_once]
             streamless = await self._apply(batch)
-            done = {notice.task_id for notice in batch}
             # behind the commit: only now the reaper finds rows of tasks that were lost
             self._look(notice.task_id for notice in streamless)
-            await self._acknowledge(waiting, lambda ring, done=done: ring.task_id in done)  # type: ignore[misc]
+            await self._acknowledge(waiting, [notice.task_id for notice in batch])
             del notices[: len(batch)]
 
-    async def _acknowledge(self, waiting: list[Ring], chosen: Callable[[Ring], bool]) -> None:
-        await self._broker.acknowledge(ring for ring in waiting if chosen(ring))
-        waiting[:] = [ring for ring in waiting if not chosen(ring)]
+    async def _acknowledge(self, waiting: dict[str, list[Ring]], task_ids: Sequence[str]) -> None:
+        await self._broker.acknowledge(chain.from_iterable(waiting.get(task_id, ()) for task_id in task_ids))
+        for task_id in task_ids:
+            waiting.pop(task_id, None)
 
     async def _apply(self, notices: Sequence[Notice]) -> list[Notice]:
         """Everything of rule P13 but reading and acknowledging; returns those that have no stream."""

@@ -6,7 +6,7 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from skillstream.broker import Settlement
 from skillstream_schemas import job as arq_job
@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 _BATCH = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """An ended task: its row, its text, and its final as it stands on the stream, None where the stream is gone."""
 
     record: TaskRecord

@@ -121,9 +121,8 @@ MUTATIONS = (
         (
             (
                 _ROUTER,
-                "            streamless = await self._apply(batch)\n            done = {notice.task_id for notice in batch}\n",
-                "            done = {notice.task_id for notice in batch}\n"
-                "            await self._acknowledge(waiting, lambda ring, done=done: ring.task_id in done)\n"
+                "            streamless = await self._apply(batch)\n",
+                "            await self._acknowledge(waiting, [notice.task_id for notice in batch])\n"
                 "            streamless = await self._apply(batch)\n",
             ),
         ),

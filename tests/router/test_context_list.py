@@ -29,7 +29,7 @@ async def broker(router_settings: Settings) -> AsyncIterator[RouterBroker]:
 
 
 def context(version: int, *texts: str) -> RecentMessages:
-    messages = tuple(HistoryMessage(role="user", text=text) for text in texts)
+    messages = tuple(HistoryMessage(role="user", text=text).model_dump_json() for text in texts)
     return RecentMessages("chat", version, sum(map(len, texts)), messages)
 
 

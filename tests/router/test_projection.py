@@ -28,12 +28,12 @@ def final(**changes: Any) -> RawEntry:
 
 def test_rings_of_a_task_fold_to_one_notice_with_the_earliest_times() -> None:
     rings = [
-        Ring(0, "9-0", 9, "b", "opened"),
-        Ring(0, "7-0", 7, "b", "opened"),
-        Ring(0, "8-0", 8, "b", "cancel"),
-        Ring(1, "5-0", 5, "a", "gone", agent="poet"),
-        Ring(1, "6-0", 6, "a", "final"),
-        Ring(1, "4-0", 4, problem="it names no task"),
+        Ring(0, "9-0", "b", "opened"),
+        Ring(0, "7-0", "b", "opened"),
+        Ring(0, "8-0", "b", "cancel"),
+        Ring(1, "5-0", "a", "gone", agent="poet"),
+        Ring(1, "6-0", "a", "final"),
+        Ring(1, "4-0", problem="it names no task"),
     ]
     assert fold(rings) == {
         "a": Notice("a", gone_agent="poet"),

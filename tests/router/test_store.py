@@ -11,6 +11,7 @@ import pytest
 from skillstream_router.store import Store, TaskRecord, Turns
 from skillstream_router.store.ledger import transfers_of
 from skillstream_schemas.errors import DatabaseRefused, DatabaseUnavailable, InvalidSettings
+from skillstream_schemas.request import HistoryMessage
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import FINAL_STATES, TRANSITIONS, TaskState
 
@@ -128,10 +129,22 @@ async def test_recent_messages_are_the_newest_oldest_first(store: Store) -> None
         await store.apply(turns(record(f"t{number}", finished_at=2000 + number)))
     await store.apply(turns(record("other", context_id="side"), record("none", context_id=None)))
     recent = {context.context_id: context for context in await store.recent_messages(["side", "chat", "empty"])}
-    assert [message.text for message in recent["chat"].messages] == ["say t2", "ask t3", "say t3"]
-    assert [message.text for message in recent["side"].messages] == ["ask other", "say other"]
+    said = {name: [HistoryMessage.model_validate_json(text) for text in one.messages] for name, one in recent.items()}
+    assert [message.text for message in said["chat"]] == ["say t2", "ask t3", "say t3"]
+    assert [(message.role, message.text, message.task_id) for message in said["side"]] == [
+        ("user", "ask other", "other"),
+        ("agent", "say other", "other"),
+    ]
     assert recent["side"].version > recent["chat"].version
     assert set(recent) == {"side", "chat"}
+
+
+async def test_messages_are_listed_as_they_were_said_and_measured_in_utf8(store: Store) -> None:
+    spoken = 'a "quote" \\ and\n\x00\x01\x7f \u2028 é 🎈 </b>'
+    await store.apply([Turns(record(), spoken, None)])
+    (recent,) = await store.recent_messages(["chat"])
+    assert [HistoryMessage.model_validate_json(text).text for text in recent.messages] == [spoken]
+    assert recent.size_bytes == len(spoken.encode())
 
 
 async def test_turns_of_one_batch_stand_in_the_order_in_which_they_ended(store: Store, ledger_file: LedgerFile) -> None:

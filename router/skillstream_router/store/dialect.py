@@ -7,7 +7,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, TableValuedAlias, Text, bindparam, create_engine, event, func
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    LargeBinary,
+    TableValuedAlias,
+    Text,
+    bindparam,
+    cast,
+    create_engine,
+    event,
+    func,
+    literal_column,
+)
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.engine import URL, make_url
@@ -17,12 +30,20 @@ from sqlalchemy.sql.dml import ReturningInsert
 from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.settings import without_secret
 
-__all__ = ["READ_ONLY", "ManyRows", "database_file", "insert", "listed", "make_engine"]
+__all__ = ["READ_ONLY", "ManyRows", "database_file", "insert", "json_object", "listed", "make_engine", "utf8_bytes"]
 
 READ_ONLY = {"skillstream_read_only": True}
 """Execution options of a connection that only reads."""
 
 _BUSY_TIMEOUT_MS = 5000
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    # a batch of long texts does not spill into the log before its commit, and the log is copied back each 16 MiB, not each 4
+    "cache_size=-16384",
+    "wal_autocheckpoint=4096",
+)
 _MAX_PARAMETERS = 32_000
 """SQLite takes 32,766 in one statement."""
 
@@ -42,7 +63,7 @@ class ManyRows:
         self._head, self._tail = str(compiled).split(f"VALUES {self._row}")
         self._rows_at_once = _MAX_PARAMETERS // len(columns)
 
-    def __call__(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def __call__(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> list[Any]:
         """Inserts rows; gives the first column of what the statement returns."""
         returned: list[Any] = []
         for start in range(0, len(rows), self._rows_at_once):
@@ -50,13 +71,24 @@ class ManyRows:
             sql = f"{self._head}VALUES {', '.join([self._row] * len(some))}{self._tail}"
             result = connection.exec_driver_sql(sql, tuple(chain.from_iterable(some)))
             if result.returns_rows:
-                returned += result.scalars()
+                returned += result.scalars().all()
         return returned
 
 
 def listed(parameter: str) -> TableValuedAlias:
     """A table of one column `value`, from a parameter that is a JSON list."""
     return func.json_each(bindparam(parameter, type_=Text)).table_valued("value", name=parameter)
+
+
+def json_object(**columns: ColumnElement[Any]) -> ColumnElement[str]:
+    """The JSON text of an object, made by the database: beside the interpreter's lock."""
+    parts = (part for name, column in columns.items() for part in (literal_column(f"'{name}'"), column))
+    return func.json_object(*parts, type_=Text)
+
+
+def utf8_bytes(text: ColumnElement[str]) -> ColumnElement[int]:
+    """The length of a text in UTF-8 bytes."""
+    return func.length(cast(text, LargeBinary))
 
 
 def make_engine(database_url: str) -> Engine:
@@ -91,7 +123,7 @@ def _prepare(connection: Any, _record: object) -> None:
     # the driver's own BEGIN comes late and DEFERRED: a transaction that reads first could then not wait for its write lock
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in (f"busy_timeout={_BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in (*_PRAGMAS, f"busy_timeout={_BUSY_TIMEOUT_MS}"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

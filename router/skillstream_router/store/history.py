@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, func, select
 
-from skillstream_schemas.limits import utf8_length
-from skillstream_schemas.request import HistoryMessage
-
-from .dialect import ManyRows, insert, listed
+from .dialect import ManyRows, insert, json_object, listed, utf8_bytes
 from .record import TaskRecord
 from .tables import messages
 
@@ -22,8 +18,7 @@ _INSERT = ManyRows(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Turns:
+class Turns(NamedTuple):
     """What was said in an ended task: the user's message if it could be read, the agent's text if there was any."""
 
     record: TaskRecord
@@ -31,47 +26,50 @@ class Turns:
     reply: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class RecentMessages:
-    """The newest messages of a context, oldest first; `version` is the highest message id, `size_bytes` that of their texts."""
+class RecentMessages(NamedTuple):
+    """The newest messages of a context, oldest first, each as the JSON of a HistoryMessage.
+
+    `version` is the highest message id, `size_bytes` that of their texts.
+    """
 
     context_id: str
     version: int
     size_bytes: int
-    messages: tuple[HistoryMessage, ...]
+    messages: tuple[str, ...]
 
 
 def record_history(connection: Connection, ended: Sequence[Turns]) -> None:
     """Adds the turns of tasks that just became final; those that ended first come first."""
-    rows = []
-    for turns in sorted(ended, key=lambda turns: (turns.record.finished_at or 0, turns.record.id)):
-        record = turns.record
-        said = (("user", turns.message, record.submitted_at), ("agent", turns.reply or None, record.finished_at))
-        rows += [(record.context_id, record.id, role, text, at) for role, text, at in said if text is not None]
+    rows: list[tuple[str | None, str, str, str, int | None]] = []
+    for record, message, reply in sorted(ended, key=lambda turns: (turns.record.finished_at or 0, turns.record.id)):
+        if message is not None:
+            rows.append((record.context_id, record.id, "user", message, record.submitted_at))
+        if reply:
+            rows.append((record.context_id, record.id, "agent", reply, record.finished_at))
     _INSERT(connection, rows)
 
 
 def recent_messages(connection: Connection, context_ids: Sequence[str], count: int, limit_bytes: int) -> list[RecentMessages]:
     """The newest `count` messages of each context, fewer where they are over `limit_bytes` together."""
-    found: dict[str, list[Any]] = {}
-    for row in connection.execute(_RECENT, {"wanted": json.dumps(list(context_ids)), "older": count - 1}):
-        found.setdefault(row.context_id, []).append(row)
-    return [RecentMessages(context_id, rows[0].id, *_within(rows, limit_bytes)) for context_id, rows in found.items()]
+    newest_first: dict[str, list[tuple[int, str, int]]] = {}
+    found: Sequence[Any] = connection.execute(_RECENT, {"wanted": json.dumps(context_ids), "older": count - 1}).all()
+    for context_id, message_id, message, text_bytes in found:
+        newest_first.setdefault(context_id, []).append((message_id, message, text_bytes))
+    return [RecentMessages(context_id, rows[0][0], *_within(rows, limit_bytes)) for context_id, rows in newest_first.items()]
 
 
-def _within(newest_first: Sequence[Any], limit_bytes: int) -> tuple[int, tuple[HistoryMessage, ...]]:
-    kept: list[HistoryMessage] = []
+def _within(newest_first: Sequence[tuple[int, str, int]], limit_bytes: int) -> tuple[int, tuple[str, ...]]:
+    kept: list[str] = []
     size_bytes = 0
-    for row in newest_first:
-        text_bytes = utf8_length(row.text)
+    for _, message, text_bytes in newest_first:
         if size_bytes + text_bytes > limit_bytes:
             break
         size_bytes += text_bytes
-        kept.append(HistoryMessage(role=row.role, text=row.text, task_id=row.task_id))
+        kept.append(message)
     return size_bytes, tuple(reversed(kept))
 
 
-def _recent() -> Select[tuple[str, int, str, str, str]]:
+def _recent() -> Select[tuple[str, int, str, int]]:
     wanted = listed("wanted")
     newer = messages.alias("newer")
     oldest_kept = (
@@ -83,8 +81,9 @@ def _recent() -> Select[tuple[str, int, str, str, str]]:
         .correlate(wanted)
         .scalar_subquery()
     )
+    message = json_object(role=messages.c.role, text=messages.c.text, task_id=messages.c.task_id)
     return (
-        select(messages.c.context_id, messages.c.id, messages.c.role, messages.c.text, messages.c.task_id)
+        select(messages.c.context_id, messages.c.id, message, utf8_bytes(messages.c.text))
         .select_from(wanted.join(messages, messages.c.context_id == wanted.c.value))
         .where(messages.c.id >= func.coalesce(oldest_kept, 0))
         .order_by(messages.c.context_id, messages.c.id.desc())

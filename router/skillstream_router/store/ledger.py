@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Insert, select, union_all
+from sqlalchemy import Connection, Insert, bindparam, func, select, union_all
 
 from skillstream_schemas.state import TaskState
 
@@ -23,8 +23,7 @@ _TRANSFER = ManyRows(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """An amount that goes from one account to another for one task; `kind` is `earning` or `fee`."""
 
     task_id: str
@@ -52,28 +51,32 @@ def transfers_of(record: TaskRecord, platform_share: int) -> Iterator[Transfer]:
 
 def post(connection: Connection, wanted: Iterable[Transfer]) -> None:
     """Writes transfers and their postings; a transfer that stands there already moves nothing again."""
-    rows = []
-    opened: dict[str, int] = {}
-    for transfer in wanted:
-        rows.append((transfer.task_id, transfer.kind, transfer.debit, transfer.credit, transfer.amount_micros, transfer.at))
-        opened.setdefault(transfer.debit, transfer.at)
-        opened.setdefault(transfer.credit, transfer.at)
+    rows = list(wanted)
     if not rows:
         return
+    opened: dict[str, int] = {}
+    for _, _, debit, credit, _, at in rows:
+        opened.setdefault(debit, at)
+        opened.setdefault(credit, at)
     _OPEN_ACCOUNTS(connection, sorted(opened.items()))
+    # the transaction has the write lock: what lies behind the highest id of before is its own
+    before = connection.execute(_HIGHEST).scalar_one()
     _TRANSFER(connection, rows)
-    connection.execute(_postings_of(list({row[0] for row in rows})))
+    connection.execute(_POSTINGS, {"before": before})
 
 
-def _postings_of(task_ids: list[str]) -> Insert:
-    """Both sides of these tasks' transfers, in the order of the transfers; those that have their postings get no others."""
+def _postings() -> Insert:
+    """Both sides of the transfers behind an id, in the order of the transfers."""
+    moved = transfers.c.amount_micros
     sides = union_all(
-        select(transfers.c.id, transfers.c.debit, -transfers.c.amount_micros).where(transfers.c.task_id.in_(task_ids)),
-        select(transfers.c.id, transfers.c.credit, transfers.c.amount_micros).where(transfers.c.task_id.in_(task_ids)),
+        select(transfers.c.id, transfers.c.debit, -moved).where(transfers.c.id > bindparam("before")),
+        select(transfers.c.id, transfers.c.credit, moved).where(transfers.c.id > bindparam("before")),
     ).subquery("sides")
-    posted = select(postings.c.id).where(postings.c.transfer_id == sides.c.id).exists()
-    columns = ("transfer_id", "account", "amount_micros")
-    return insert(postings).from_select(columns, select(sides).where(~posted).order_by(sides.c.id))
+    return insert(postings).from_select(("transfer_id", "account", "amount_micros"), select(sides).order_by(sides.c.id))
+
+
+_HIGHEST = select(func.coalesce(func.max(transfers.c.id), 0))
+_POSTINGS = _postings()
 
 
 def charge(connection: Connection, ended: Sequence[TaskRecord], platform_share: int) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry
 from skillstream_schemas.ids import SUBMISSION
@@ -15,8 +14,7 @@ UNKNOWN = "unknown"
 """Agent or skill of a task whose request nobody can read any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRecord:
+class TaskRecord(NamedTuple):
     """A task as the database has it: times are unix ms; `request`, `data`, `metadata` and `usage` JSON texts."""
 
     id: str
@@ -56,7 +54,7 @@ class TaskRecord:
 
     def shown(self) -> dict[str, Any]:
         """What people see of it: everything but the copy of the request, nested values as such."""
-        shown = asdict(self) | {"state": self.state.value}
+        shown = self._asdict() | {"state": self.state.value}
         del shown["request"]
         for name in ("data", "metadata", "usage"):
             shown[name] = None if shown[name] is None else json.loads(shown[name])

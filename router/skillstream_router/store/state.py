@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Text, and_, bindparam, func, literal_column, or_, select, tuple_, update
 
 from skillstream_schemas.state import TRANSITIONS, TaskState
 
-from .dialect import ManyRows, insert
+from .dialect import ManyRows, insert, listed
 from .record import TaskRecord
 from .tables import tasks
 
 _COLUMNS = tuple(tasks.c.keys())
-_values = attrgetter(*_COLUMNS)
+_in_order = itemgetter(*(TaskRecord._fields.index(name) for name in _COLUMNS))
+_STATE = _COLUMNS.index("state")
 _FIRST_KEPT = ("opened_at", "cancel_requested_at")
 
 
@@ -60,13 +62,23 @@ _CANCEL = (
     .where(tasks.c.id == bindparam("task_id"), tasks.c.cancel_requested_at.is_(None), tasks.c.finished_at.is_(None))
     .values(cancel_requested_at=bindparam("at"))
 )
+_ASKED = listed("asked")
+_ENDED_AMONG = select(tasks.c.id).where(tasks.c.id.in_(select(_ASKED.c.value)), tasks.c.finished_at.is_not(None))
+
+
+def _rows(records: Sequence[TaskRecord]) -> list[list[Any]]:
+    """Values in the order of the columns; the state as a plain string, since the driver looks for an adapter of any other."""
+    rows = [list(_in_order(record)) for record in records]
+    for row in rows:
+        row[_STATE] = row[_STATE].value
+    return rows
 
 
 def record_states(connection: Connection, records: Sequence[TaskRecord]) -> set[str]:
     """Writes rows, sorted by id, one a task; returns the ids of those that this statement changed."""
     if not records:
         return set()
-    changed = set(_UPSERT(connection, [_values(record) for record in records]))
+    changed = set(_UPSERT(connection, _rows(records)))
     cancels = [
         {"task_id": record.id, "at": record.cancel_requested_at}
         for record in records
@@ -79,15 +91,14 @@ def record_states(connection: Connection, records: Sequence[TaskRecord]) -> set[
 
 def record_lost(connection: Connection, records: Sequence[TaskRecord]) -> None:
     """Writes rows of tasks that have no stream, unless they are known."""
-    _INSERT_LOST(connection, [_values(record) for record in records])
+    _INSERT_LOST(connection, _rows(records))
 
 
 def ended_among(connection: Connection, task_ids: Sequence[str]) -> set[str]:
     """Which of these tasks are final here."""
     if not task_ids:
         return set()
-    ended = select(tasks.c.id).where(tasks.c.id.in_(task_ids), tasks.c.finished_at.is_not(None))
-    return set(connection.execute(ended).scalars())
+    return set(connection.execute(_ENDED_AMONG, {"asked": json.dumps(task_ids)}).scalars())
 
 
 def open_tasks(connection: Connection, after: str, limit: int) -> list[TaskRecord]:
