@@ -31,7 +31,7 @@ RATE, RATE_IN_THREE = "finals/s", "finals/s, each task looked at three times"
 BATCH = 100
 TURNS = 10
 """Tasks of one conversation, whose recent messages the router lists on the broker."""
-_LOOK_S = 0.005
+_LOOK_S = 0.01
 _ROUTED_S = 120.0
 _KINDS = ("submitted", "opened", "final")
 _TABLES = (

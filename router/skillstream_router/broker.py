@@ -208,8 +208,9 @@ def _rings(shard: int, entries: Sequence[Reply]) -> list[Ring]:
     for raw_id, parts in entries:
         # as our scripts ring; whatever looks otherwise is taken apart with care
         if parts is not None and len(parts) == 4 and parts[0] == b"task" and parts[2] == b"kind" and parts[3] in _KINDS:
-            task_id = names.get(parts[1]) or names.setdefault(parts[1], parts[1].decode(errors="replace"))
-            if is_name(task_id):
+            task_id = names.get(parts[1]) or parts[1].decode(errors="replace")
+            if parts[1] in names or is_name(task_id):
+                names[parts[1]] = task_id
                 rings.append(Ring(shard, raw_id.decode(), task_id, _KINDS[parts[3]]))
                 continue
         rings.append(_ring(shard, raw_id.decode(), parts))
@@ -231,12 +232,12 @@ def _ring(shard: int, ring_id: str, parts: Reply) -> Ring:
 
 
 def _ends(task_id: str, first: Reply, top: Reply) -> Ends:
+    if type(first) is list and type(top) is list:
+        return Ends(task_id, _entry(first), _entry(top))
     for reply in (first, top):
-        if isinstance(reply, ReplyError):
-            if reply.kind != "WRONGTYPE":
-                checked([reply], "fetch")
-            return Ends(task_id, None, None, problem=str(reply))
-    return Ends(task_id, _entry(first), _entry(top))
+        if isinstance(reply, ReplyError) and reply.kind != "WRONGTYPE":
+            checked([reply], "fetch")
+    return Ends(task_id, None, None, problem=str(first))
 
 
 def _entry(reply: Reply) -> RawEntry | None:

@@ -16,6 +16,11 @@ class Portion:
     def __repr__(self) -> str:
         return f"<Portion at_once={self.at_once}>"
 
+    def of(self, waiting: int) -> int:
+        """How many of `waiting` things to read next: parts as equal as can be, since a small last one costs a whole round."""
+        parts = -(-waiting // self.at_once)
+        return -(-waiting // parts)
+
     def learn(self, count: int, size_bytes: int) -> None:
         """Takes note of a read of `count` things that had `size_bytes` together."""
         if count:

@@ -108,17 +108,16 @@ def fold(rings: Iterable[Ring]) -> dict[str, Notice]:
         if ring.problem is not None:
             continue
         task_id, kind = ring.task_id, ring.kind
-        known = notices.get(task_id)
-        if known is None:
-            known = notices[task_id] = Notice(task_id)
+        _, opened_at, cancel_requested_at, gone_agent = notices.get(task_id) or Notice(task_id)
         if kind == "opened":
-            if known.opened_at is None or ring.at < known.opened_at:
-                notices[task_id] = known._replace(opened_at=ring.at)
+            opened_at = ring.at if opened_at is None else min(opened_at, ring.at)
         elif kind == "cancel":
-            if known.cancel_requested_at is None or ring.at < known.cancel_requested_at:
-                notices[task_id] = known._replace(cancel_requested_at=ring.at)
+            cancel_requested_at = ring.at if cancel_requested_at is None else min(cancel_requested_at, ring.at)
         elif kind == "gone":
-            notices[task_id] = known._replace(gone_agent=ring.agent)
+            gone_agent = ring.agent
+        elif task_id in notices:
+            continue
+        notices[task_id] = Notice(task_id, opened_at, cancel_requested_at, gone_agent)
     return dict(sorted(notices.items()))
 
 

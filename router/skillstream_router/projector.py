@@ -87,7 +87,7 @@ class Projector:
         """Applies tasks without a ring; raises BrokerUnavailable, BrokerRefused and DatabaseUnavailable."""
         waiting = [Notice(task_id) for task_id in sorted(set(task_ids))]
         while waiting:
-            batch = waiting[: self._fetching.at_once]
+            batch = waiting[: self._fetching.of(len(waiting))]
             await self._apply(batch)
             del waiting[: len(batch)]
 
@@ -111,7 +111,7 @@ class Projector:
         await self._acknowledge(waiting, [_NO_TASK])
         notices = list(fold(chain.from_iterable(waiting.values())).values())
         while notices:
-            batch = notices[: self._fetching.at_once]
+            batch = notices[: self._fetching.of(len(notices))]
             streamless = await self._apply(batch)
             # behind the commit: only now the reaper finds rows of tasks that were lost
             self._look(notice.task_id for notice in streamless)
@@ -175,7 +175,7 @@ class Projector:
             return
         wanted = sorted(context_ids)
         while wanted:
-            batch = wanted[: self._listing.at_once]
+            batch = wanted[: self._listing.of(len(wanted))]
             recent = await self._store.recent_messages(batch)
             self._listing.learn(len(recent), sum(context.size_bytes for context in recent))
             await self._broker.write_contexts(recent)

@@ -5,7 +5,7 @@
 local known = tonumber(redis.call('GET', KEYS[2]) or '0')
 if known > tonumber(ARGV[1]) then return 0 end
 redis.call('DEL', KEYS[1])
-for i = 3, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end
+for i = 3, #ARGV, 1000 do redis.call('RPUSH', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV))) end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 return 1

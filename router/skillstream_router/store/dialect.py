@@ -37,12 +37,13 @@ READ_ONLY = {"skillstream_read_only": True}
 
 _BUSY_TIMEOUT_MS = 5000
 _PRAGMAS = (
+    "page_size=8192",  # of a new file: a batch writes fewer pages, each with its checksum
     "journal_mode=WAL",
     "synchronous=FULL",
     "foreign_keys=ON",
     # a batch of long texts does not spill into the log before its commit, and the log is copied back each 16 MiB, not each 4
     "cache_size=-16384",
-    "wal_autocheckpoint=4096",
+    "wal_autocheckpoint=2048",
 )
 _MAX_PARAMETERS = 32_000
 """SQLite takes 32,766 in one statement."""

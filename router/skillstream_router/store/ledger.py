@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Insert, bindparam, func, select, union_all
+from sqlalchemy import Connection, Insert, Integer, bindparam, case, func, literal_column, select, true, union_all
 
 from skillstream_schemas.state import TaskState
 
@@ -34,45 +34,50 @@ class Transfer(NamedTuple):
     at: int
 
 
-def transfers_of(record: TaskRecord, platform_share: int) -> Iterator[Transfer]:
+def transfers_of(record: TaskRecord, platform_share: int) -> list[Transfer]:
     """What an ended task moves: nothing unless it is completed, has a price and a payer.
 
     `platform_share` is in hundredths of a percent; the fee is rounded down, the agent earns the rest.
     """
     if record.state is not TaskState.COMPLETED or record.payer is None:
-        return
+        return []
+    task_id, payer, at = record.id, f"payer:{record.payer}", record.finished_at or 0
     fee_micros = record.price_micros * platform_share // _WHOLE_SHARE
-    payer, at = f"payer:{record.payer}", record.finished_at or 0
-    parts = (("earning", f"agent:{record.agent}", record.price_micros - fee_micros), ("fee", PLATFORM, fee_micros))
-    for kind, credit, amount_micros in parts:
-        if amount_micros > 0:
-            yield Transfer(record.id, kind, payer, credit, amount_micros, at)
+    earned_micros = record.price_micros - fee_micros
+    moved = []
+    if earned_micros > 0:
+        moved.append(Transfer(task_id, "earning", payer, f"agent:{record.agent}", earned_micros, at))
+    if fee_micros > 0:
+        moved.append(Transfer(task_id, "fee", payer, PLATFORM, fee_micros, at))
+    return moved
 
 
-def post(connection: Connection, wanted: Iterable[Transfer]) -> None:
+def post(connection: Connection, wanted: Sequence[Transfer]) -> None:
     """Writes transfers and their postings; a transfer that stands there already moves nothing again."""
-    rows = list(wanted)
-    if not rows:
+    if not wanted:
         return
     opened: dict[str, int] = {}
-    for _, _, debit, credit, _, at in rows:
-        opened.setdefault(debit, at)
-        opened.setdefault(credit, at)
+    for _, _, debit, credit, _, at in reversed(wanted):
+        opened[debit] = opened[credit] = at
     _OPEN_ACCOUNTS(connection, sorted(opened.items()))
     # the transaction has the write lock: what lies behind the highest id of before is its own
     before = connection.execute(_HIGHEST).scalar_one()
-    _TRANSFER(connection, rows)
+    _TRANSFER(connection, wanted)
     connection.execute(_POSTINGS, {"before": before})
 
 
 def _postings() -> Insert:
-    """Both sides of the transfers behind an id, in the order of the transfers."""
-    moved = transfers.c.amount_micros
-    sides = union_all(
-        select(transfers.c.id, transfers.c.debit, -moved).where(transfers.c.id > bindparam("before")),
-        select(transfers.c.id, transfers.c.credit, moved).where(transfers.c.id > bindparam("before")),
-    ).subquery("sides")
-    return insert(postings).from_select(("transfer_id", "account", "amount_micros"), select(sides).order_by(sides.c.id))
+    """Both sides of the transfers behind an id, in the order of the transfers: the debit gives, the credit takes."""
+    sign = literal_column("sign", Integer)
+    signs = union_all(*(select(literal_column(text, Integer).label("sign")) for text in ("-1", "1"))).subquery()
+    account = case((sign < 0, transfers.c.debit), else_=transfers.c.credit)
+    sides = (
+        select(transfers.c.id, account, sign * transfers.c.amount_micros)
+        .select_from(transfers.join(signs, true()))
+        .where(transfers.c.id > bindparam("before"))
+        .order_by(transfers.c.id)
+    )
+    return insert(postings).from_select(("transfer_id", "account", "amount_micros"), sides)
 
 
 _HIGHEST = select(func.coalesce(func.max(transfers.c.id), 0))
@@ -81,4 +86,4 @@ _POSTINGS = _postings()
 
 def charge(connection: Connection, ended: Sequence[TaskRecord], platform_share: int) -> None:
     """Charges for tasks that just became final."""
-    post(connection, (transfer for record in ended for transfer in transfers_of(record, platform_share)))
+    post(connection, [transfer for record in ended for transfer in transfers_of(record, platform_share)])
