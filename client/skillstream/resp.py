@@ -56,27 +56,6 @@ def blob(argument: Argument) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
-class KeyedCommand:
-    """A command of which only the key changes, packed once but for it: several times cheaper than packing it whole.
-
-    `arguments` are its parts in order, `KEY` in the place of the key.
-    """
-
-    def __init__(self, *arguments: Argument) -> None:
-        packed = pack_in_python(arguments)
-        hole = pack_in_python((KEY,)).removeprefix(b"*1\r\n")
-        if packed.count(hole) != 1:
-            raise ValueError("a keyed command has one key")
-        self._form = packed.replace(b"%", b"%%").replace(hole, b"$%d\r\n%b\r\n")
-
-    def __call__(self, key: bytes) -> bytes:
-        """The command on this key."""
-        return self._form % (len(key), key)
-
-
-KEY = b"\0key"
-"""The place of the key in a `KeyedCommand`."""
-
 _INTEGER = re.compile(rb"[+-]?[0-9]+\Z")
 _DOUBLE = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|inf|nan)\Z")
 

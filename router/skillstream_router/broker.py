@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from skillstream.broker import Broker, checked, flat
 from skillstream.connection import Connection, connect
 from skillstream.pipeline import RETRY_KINDS
-from skillstream.resp import KEY, Argument, KeyedCommand, Reply, ReplyError
+from skillstream.resp import Argument, Reply, ReplyError, blob, pack_around
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from skillstream_schemas.event import FinalEvent
@@ -28,8 +28,8 @@ GROUP = "router"
 ROUTER = "router"
 """How the router signs the openings of tasks that it ends."""
 _FORGET_AFTER_MS = 3_600_000
-_FIRST = KeyedCommand("XRANGE", KEY, "-", "+", "COUNT", 1)
-_TOP = KeyedCommand("XREVRANGE", KEY, "+", "-", "COUNT", 1)
+_FIRST_HEAD, _FIRST_TAIL = pack_around(("XRANGE",), ("-", "+", "COUNT", 1))
+_TOP_HEAD, _TOP_TAIL = pack_around(("XREVRANGE",), ("+", "-", "COUNT", 1))
 _MEMBERS_AT_ONCE = 500
 _KINDS = {kind.encode(): kind for kind in ("submitted", "opened", "final", "cancel")}
 _TRY_AGAIN = RETRY_KINDS - {"OOM"}
@@ -51,7 +51,7 @@ class RouterBroker(Broker):
         self._inboxes = [self.keys.inbox(shard) for shard in range(settings.shards)]
         self._context_ttl_ms = int(settings.context_ttl_s * 1000)
         # LT: a ring that comes twice does not lengthen it
-        self._expire = KeyedCommand("PEXPIRE", KEY, int(settings.final_ttl_s * 1000), "LT")
+        self._expire_head, self._expire_tail = pack_around(("PEXPIRE",), (int(settings.final_ttl_s * 1000), "LT"))
 
     async def close(self) -> None:
         """Closes both connections; twice is safe."""
@@ -161,9 +161,11 @@ class RouterBroker(Broker):
 
     async def expire_ended(self, task_ids: Iterable[str]) -> None:
         """Shortens the life of ended tasks' keys to `final_ttl_s` from the first call on."""
-        commands: list[bytes] = []
-        for task_id in task_ids:
-            commands += (self._expire(self.keys.events(task_id).encode()), self._expire(self.keys.cancel(task_id).encode()))
+        commands = [
+            self._expire_head + blob(key) + self._expire_tail
+            for task_id in task_ids
+            for key in (self.keys.events(task_id), self.keys.cancel(task_id))
+        ]
         checked(await self.pipeline.batch(commands, "expire"), "expire")
 
     async def end_lost(self, task_id: str, request: TaskRequest, final: FinalEvent) -> bool:
@@ -179,8 +181,8 @@ class RouterBroker(Broker):
             await self.pipeline.run(FORGET, [inbox], [GROUP, _FORGET_AFTER_MS, self.consumer])
 
     def _ends_commands(self, task_id: str) -> tuple[bytes, bytes]:
-        key = self.keys.events(task_id).encode()
-        return _FIRST(key), _TOP(key)
+        key = blob(self.keys.events(task_id))
+        return _FIRST_HEAD + key + _FIRST_TAIL, _TOP_HEAD + key + _TOP_TAIL
 
     async def _read(self, options: Sequence[Argument], start: str, block_s: float) -> list[Ring]:
         connection = await self._reading_connection()
