@@ -16,6 +16,7 @@ from pathlib import Path
 import redis.asyncio
 
 from skillstream import Client
+from skillstream.cli.process import calm_garbage_collector
 from skillstream_router.app import Router
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Worker
@@ -129,6 +130,7 @@ async def route(url: str, file: str) -> float:
     settings = Settings(redis_url=url, database_url=f"sqlite:///{file}")
     inboxes = [settings.keys.inbox(shard) for shard in range(settings.shards)]
     async with redis.asyncio.Redis.from_url(url) as outside, asyncio.timeout(_ROUTED_S), Router(settings):
+        calm_garbage_collector()  # as the command does
         begun_s = time.perf_counter()  # the tables are made: the inbox is read from here on
         for inbox in inboxes:
             while await outside.xlen(inbox):
