@@ -29,10 +29,11 @@ class Settings(BaseModel):
 
     Keys: `prefix`, `shards` (fixed at a broker's first start). Retention: `stream_ttl_s` from the last
     opening, `final_ttl_s` once the router has the final. Worker: `lease_s`, `grace_s` for running tasks at
-    a stop, `concurrency` tasks at once, `poll_s` between looks for jobs of clients that do not ring,
-    `announce_s` between announcements. Connections: `connect_timeout_s`, `answer_timeout_s` for one answer,
-    `patience_s` until a step gives up on a broker that stays away. History: `context_messages` kept per context
-    for `context_ttl_s`. Ledger: `platform_share` in hundredths of a percent of each price.
+    a stop, `cancel_grace_s` for a skill that was told to stop (then its attempt ends without it), `concurrency`
+    tasks at once, `poll_s` between looks for jobs of clients that do not ring, `announce_s` between announcements.
+    Connections: `connect_timeout_s`, `answer_timeout_s` for one answer, `patience_s` until a step gives up on a
+    broker that stays away. History: `context_messages` kept per context for `context_ttl_s`. Ledger:
+    `platform_share` in hundredths of a percent of each price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -45,6 +46,7 @@ class Settings(BaseModel):
     final_ttl_s: float = Field(default=_DAY_S, ge=0.001, le=_LONGEST_S)
     lease_s: float = Field(default=15, ge=0.2, le=3600)
     grace_s: float = Field(default=30, ge=0, le=_LONGEST_S)
+    cancel_grace_s: float = Field(default=5, ge=0.01, le=_LONGEST_S)
     concurrency: int = Field(default=100, ge=1, le=100_000)
     poll_s: float = Field(default=2, gt=0, le=_LONGEST_S)
     announce_s: float = Field(default=20, gt=0, le=_LONGEST_S)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -85,3 +86,34 @@ class Process:
             self.lines.append(line.rstrip())
             self._fresh.put(line.rstrip())
         self._fresh.put(None)
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    """Comes back once a condition holds that another process brings about; fails after `timeout_s`."""
+    give_up = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < give_up, f"not within {timeout_s} s"
+        time.sleep(0.01)
+
+
+def descendants(pid: int) -> list[int]:
+    """Process ids of all that a process started, and of what those started."""
+    parents = {int(path.name): status[1] for path in Path("/proc").glob("[0-9]*") if (status := _status(int(path.name)))}
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == str(one)]
+    return found[1:]
+
+
+def is_running(pid: int) -> bool:
+    """False once a process has ended, also where nobody has asked for its exit code."""
+    status = _status(pid)
+    return status is not None and status[0] != "Z"
+
+
+def _status(pid: int) -> list[str] | None:
+    """State, parent and so on, as /proc has them; None where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from skillstream_schemas.errors import InvalidName, InvalidRequest
 from skillstream_schemas.money import Price
 from skillstream_schemas.request import OnRetry
-from skillstream_worker import Agent, Boundary, Chunking, Response, Retry, SocietyAgent, TaskContext
+from skillstream_worker import Agent, Boundary, Chunking, Response, Retry, SocietyAgent, SyncTaskContext, TaskContext
 
 
 async def streams(message: str, context: TaskContext) -> AsyncGenerator[str, None]:
@@ -66,17 +66,23 @@ def test_streaming_is_detected(agent: Agent, function: Any, said: bool | None, s
     assert card.streaming is streaming
 
 
-def _plain(message: str, context: TaskContext) -> str:
+def _plain(message: str, context: SyncTaskContext) -> str:
     return message
 
 
-def _generator(message: str, context: TaskContext) -> Any:
+def _generator(message: str, context: SyncTaskContext) -> Iterator[str]:
     yield message
 
 
-@pytest.mark.parametrize(("function", "said"), [(_plain, None), (_generator, None), (returns, True), (5, None), (Response, None)])
+@pytest.mark.parametrize(("function", "streams"), [(_plain, False), (_generator, True)])
+def test_a_plain_function_may_be_a_skill(agent: Agent, function: Any, streams: bool) -> None:
+    assert agent.skill("s")(function) is function
+    assert agent.skills["s"].streams is streams
+
+
+@pytest.mark.parametrize(("function", "said"), [(_plain, True), (returns, True), (5, None), (Response, None)])
 def test_what_is_no_skill_function_is_refused(agent: Agent, function: Any, said: bool | None) -> None:
-    with pytest.raises(TypeError, match=r"neither an async function|does not yield"):
+    with pytest.raises(TypeError, match=r"neither a function|does not yield"):
         agent.skill("s", streaming=said)(function)
     assert agent.skills == {}
 

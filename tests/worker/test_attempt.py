@@ -383,7 +383,7 @@ async def test_a_lease_that_another_holds_ends_the_attempt(
 async def test_a_worker_and_its_attempts_can_be_printed(begin: Play, worker: Worker, gates: Gates) -> None:
     task = await begin(["reach", "running"], ["wait", "end"])
     await gates.reached("running")
-    assert repr(worker) == "<Worker w1 agents=['verbs'] running=1 <Slots 1/100>>"
+    assert repr(worker) == "<Worker w1 agents=['verbs'] running=1 strays=0 <Slots 1/100>>"
     assert task.id in repr(worker.running[task.id])
     gates.open("end")
     await task.result(BOUND_S)

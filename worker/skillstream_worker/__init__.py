@@ -8,5 +8,17 @@ from .cutting import Boundary
 from .response import Response
 from .retry import Retry
 from .stock import arq_settings
+from .sync_context import SyncTaskContext
 
-__all__ = ["Agent", "Boundary", "Chunking", "Response", "Retry", "SocietyAgent", "TaskContext", "Worker", "arq_settings"]
+__all__ = [
+    "Agent",
+    "Boundary",
+    "Chunking",
+    "Response",
+    "Retry",
+    "SocietyAgent",
+    "SyncTaskContext",
+    "TaskContext",
+    "Worker",
+    "arq_settings",
+]

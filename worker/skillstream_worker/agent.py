@@ -15,9 +15,18 @@ from skillstream_schemas.money import Price, usd_to_micros
 from skillstream_schemas.request import OnRetry
 
 from .chunking import Chunking
-from .skill import PlainFunction, Skill, StreamingFunction, detect_streaming
+from .skill import (
+    BlockingFunction,
+    BlockingStreamingFunction,
+    PlainFunction,
+    Skill,
+    StreamingFunction,
+    detect_streaming,
+    is_async,
+)
+from .threads import in_thread
 
-F = TypeVar("F", StreamingFunction, PlainFunction)
+F = TypeVar("F", StreamingFunction, PlainFunction, BlockingStreamingFunction, BlockingFunction)
 
 
 class Agent:
@@ -72,6 +81,7 @@ class Agent:
     ) -> Callable[[F], F]:
         """Registers an async generator function (streams) or an async function (only a final) as a skill.
 
+        A plain generator function or function may block: it runs in a thread of its own, with a SyncTaskContext.
         `timeout` is seconds for one attempt. `retry_on` names exceptions that start another attempt with backoff.
         `on_retry` says what the next attempt does: `restart`, `resume` (it finds `context.partial_text`) or `fail`.
         Raises TypeError for another kind of function, ValueError for values out of range, InvalidRequest for the price.
@@ -88,7 +98,7 @@ class Agent:
         def register(function: F) -> F:
             self.skills[name] = Skill(
                 name=name,
-                function=function,
+                function=function if is_async(function) else in_thread(function),
                 description=description,
                 price_micros=0 if price_usd is None else usd_to_micros(price_usd),
                 tags=tuple(tags),

@@ -25,6 +25,7 @@ from .plain_functions import PlainFunctions
 from .renewer import Renewer
 from .settler import Settler
 from .slots import Slots
+from .strays import Strays
 from .watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -50,8 +51,9 @@ class Worker:
         self._broker = WorkerBroker(self.settings, self.name)
         self._client = Client(settings=self.settings, broker=self._broker)
         self._settler = Settler(self._broker)
-        self._services = Services(self.settings, self._broker, self._client, self._settler, self._clock)
         self._slots = Slots(self.settings.concurrency)
+        self.strays = Strays(self._slots)
+        self._services = Services(self.settings, self._broker, self._client, self._settler, self._clock, self.strays)
         self._renewer = Renewer(self._broker, self.running, self._clock)
         self._claimers = [Claimer(self._broker, agent, self._slots, self._clock, self._start) for agent in self._agents]
         self._plain = [PlainFunctions(agent, self.settings) for agent in self._agents if agent.functions or agent.cron_jobs]
@@ -61,7 +63,8 @@ class Worker:
         self._idle = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Worker {self.name} agents={[agent.name for agent in self._agents]} running={len(self.running)} {self._slots!r}>"
+        names = [agent.name for agent in self._agents]
+        return f"<Worker {self.name} agents={names} running={len(self.running)} {self.strays!r} {self._slots!r}>"
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -94,13 +97,16 @@ class Worker:
         await self._broker.close()
 
     async def hand_back(self) -> None:
-        """Hands all running attempts back at once; one that does not let go is cut off after some seconds."""
+        """Hands all running attempts back at once; one whose skill does not let go, after `cancel_grace_s`.
+
+        One that the broker gives no answer is cut off some seconds later.
+        """
         for attempt in list(self.running.values()):
             attempt.stop(StopCause.DRAIN)
         if self._attempts:
-            _, stuck = await asyncio.wait(self._attempts, timeout=_HAND_BACK_S)
+            _, stuck = await asyncio.wait(self._attempts, timeout=self.settings.cancel_grace_s + _HAND_BACK_S)
             for task in stuck:
-                log.error("the attempt at task %s does not let go; its lease lapses", task.get_name())
+                log.error("the attempt at task %s cannot be handed back; its lease lapses", task.get_name())
             await _end(list(stuck))
 
     async def until_idle(self) -> None:

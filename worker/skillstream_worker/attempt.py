@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from skillstream import Client
@@ -32,6 +33,8 @@ from .performance import perform
 from .publication import Publication
 from .reading import JobReading, read_claimed
 from .skill import Skill
+from .skill_run import SkillRun
+from .strays import Strays
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ class Services:
     client: Client
     settler: Settlements
     clock: Clock
+    strays: Strays
 
 
 class Attempt:
@@ -69,7 +73,7 @@ class Attempt:
         self._services, self._agent, self._claimed = services, agent, claimed
         self._started_ms = services.clock.now_ms()
         self._stop: tuple[StopCause, str] | None = None
-        self._performer: asyncio.Task[object] | None = None
+        self._skill_run: SkillRun | None = None
         self._context: TaskContext | None = None
         self._reading = JobReading(None, None)
 
@@ -87,14 +91,17 @@ class Attempt:
         return self.outcome is not None
 
     def stop(self, cause: StopCause, detail: str = "") -> None:
-        """Tells the attempt to end; a stronger cause replaces a weaker one. The skill is cancelled where it runs."""
+        """Tells the attempt to end; a stronger cause replaces a weaker one. The skill is cancelled where it runs.
+
+        A skill that does not let go is left to itself after `cancel_grace_s`.
+        """
         if self._stop is not None and self._stop[0].strength >= cause.strength:
             return
         self._stop = (cause, detail)
         if self._context is not None:
             self._context.cancelled.set()
-        if self._performer is not None:
-            self._performer.cancel()
+        if self._skill_run is not None:
+            self._skill_run.stop()
 
     async def run(self) -> Outcome:
         """Runs the attempt to its end; never raises for what a skill or a broker does."""
@@ -177,43 +184,31 @@ class Attempt:
             client=self._services.client,
             log=logging.LoggerAdapter(log, {"task_id": self.lease.task_id, "attempt": opened.attempt}),
         )
-        ending = await self._guard(skill, opened, self._context, publication)
-        # a skill that swallowed its cancellation has no say in how the task ends; one that was done before a drain has
+        limit = time_limit(skill, request, self._services.clock.now_ms())
+        if self._stop is not None:  # while the history was read
+            return of_stop(*self._stop, request, limit)
+        work = perform(skill, request.message, self._context, publication, self._services.settings.limits)
+        label = f"{self._agent.name}/{skill.name} of task {self.lease.task_id}"
+        run = self._skill_run = SkillRun(work, label, self._services.settings.cancel_grace_s, self._services.strays)
+        if limit.seconds is not None:
+            run.limit(limit.seconds, partial(self.stop, StopCause.TIME_OVER))
+        result = await run.wait()
+        if result is None:
+            publication.fence()
         told = self._told()
-        if told is not None and not (told[0] is StopCause.DRAIN and isinstance(ending, End)):
-            return of_stop(*told, request)
-        return ending
+        # a skill that swallowed its cancellation has no say in how the task ends; one that was done before a drain has
+        if told is None or (told[0] is StopCause.DRAIN and (isinstance(result, End) or not run.was_told)):
+            assert result is not None
+            return self._ending_of(result, skill, opened)
+        return of_stop(*told, request, limit)
 
-    async def _guard(self, skill: Skill, opened: Opened, context: TaskContext, publication: Publication) -> Ending:
-        """Runs the skill within its time; whatever it raises becomes an ending."""
-        request, limit = opened.request, time_limit(skill, opened.request, self._services.clock.now_ms())
-        if (told := self._told()) is not None:  # while the history was read
-            return of_stop(*told, request)
-        performer = self._performer = asyncio.current_task()
-        assert performer is not None
-        scope = limit.scope()
-        try:
-            async with scope:
-                end = await perform(skill, request.message, context, publication, self._services.settings.limits)
-            # a skill that swallowed the end of its time has no say in how the task ends
-            return limit.ending() if scope.expired() else end
-        except asyncio.CancelledError:
-            if (told := self._told()) is not None:
-                return of_stop(*told, request)
-            if performer.cancelling():
-                raise  # the process ends: nobody is left to write for
+    def _ending_of(self, result: End | BaseException, skill: Skill, opened: Opened) -> Ending:
+        if isinstance(result, End):
+            return result
+        if isinstance(result, asyncio.CancelledError):
             return End.failed(FailureCode.SKILL_ERROR, "CancelledError: the skill cancelled itself")
-        except TimeoutError as error:
-            if scope.expired():
-                return limit.ending()
-            return of_error(error, skill, opened, self.lease.worker)
-        except BaseException as error:  # SystemExit, KeyboardInterrupt (signals come to the loop) and the like are the skill's
-            log.info("skill %s raised at task %s", skill.name, self.lease.task_id, exc_info=error)
-            return of_error(error, skill, opened, self.lease.worker)
-        finally:
-            self._performer = None
-            while self._told() is not None and performer.cancelling():
-                performer.uncancel()
+        log.info("skill %s raised at task %s", skill.name, self.lease.task_id, exc_info=result)
+        return of_error(result, skill, opened, self.lease.worker)
 
     def _told(self) -> tuple[StopCause, str] | None:
         return self._stop

@@ -13,7 +13,7 @@ import typer
 
 from skillstream.cli.exits import Exit, exit_of_error
 from skillstream.cli.output import write
-from skillstream.cli.process import calm_garbage_collector, run_loop
+from skillstream.cli.process import UntilEof, calm_garbage_collector, leave, run_loop, when_parent_ends
 from skillstream.cli.target import environment_of, settings_from
 from skillstream_schemas.errors import SkillstreamError
 
@@ -37,6 +37,7 @@ def worker(
     lease: Annotated[float | None, typer.Option(help="Seconds until a dead worker's task starts again [15].")] = None,
     grace: Annotated[float | None, typer.Option(help="Seconds that running tasks get at a stop [30].")] = None,
     burst: Annotated[bool, typer.Option("--burst", help="End when nothing is left to claim.")] = False,
+    until_eof: UntilEof = False,
 ) -> None:
     """Run a worker: claim and run tasks until SIGTERM or SIGINT; a second signal hands all tasks back at once."""
     logging.basicConfig(
@@ -51,12 +52,12 @@ def worker(
     if processes > 1:
         flags = ["--lease", str(settings.lease_s), "--grace", str(settings.grace_s), "--concurrency", str(settings.concurrency)]
         flags += ["--burst"] if burst else []
-        command = [sys.executable, "-m", "skillstream", "worker", *targets, *flags]
+        command = [sys.executable, "-m", "skillstream", "worker", *targets, *flags, "--until-eof"]
         raise typer.Exit(asyncio.run(run_processes(command, processes, environment_of(settings))))
-    raise typer.Exit(run_loop(_run(running, burst)))
+    raise typer.Exit(run_loop(_run(running, burst=burst, until_eof=until_eof)))
 
 
-async def _run(worker: Worker, burst: bool) -> int:
+async def _run(worker: Worker, *, burst: bool, until_eof: bool) -> int:
     stop, again = asyncio.Event(), asyncio.Event()
 
     def told() -> None:
@@ -67,6 +68,14 @@ async def _run(worker: Worker, burst: bool) -> int:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, told)
+    if until_eof:
+
+        def orphaned() -> None:
+            log.warning("the process that started this one has ended: all tasks are handed back")
+            stop.set()
+            again.set()
+
+        when_parent_ends(orphaned)
     try:
         await worker.start()
     except SkillstreamError as error:
@@ -88,4 +97,4 @@ async def _run(worker: Worker, burst: bool) -> int:
     for waiting in (*ends, impatient):
         waiting.cancel()
     write(f"worker {worker.name} has stopped")
-    return int(Exit.OK)
+    return await leave(int(Exit.OK), left_behind=len(worker.strays))

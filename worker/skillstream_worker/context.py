@@ -18,13 +18,54 @@ from skillstream_schemas.request import HistoryMessage, TaskRequest, compact_jso
 from .publication import Publication
 
 
-class TaskContext:
-    """The task that a skill runs: who asks, what was said before, and ways to report and delegate.
+class TaskDetails:
+    """What is known of the task that a skill runs.
 
     Fields: task_id, context_id (alias session_id), agent, skill_name, attempt (1, 2, …), partial_text (what earlier
     attempts said, where the skill resumes), sender_id, payer, traceparent, metadata, data, conversation_history (oldest first,
-    each {"role": "user" | "agent", "text": …}), deadline (a moment, or None), cancelled (an event, set when the
-    attempt is to end), log.
+    each {"role": "user" | "agent", "text": …}), deadline (a moment, or None), log; request and history as they came.
+    """
+
+    def __init__(
+        self,
+        *,
+        task_id: str,
+        attempt: int,
+        request: TaskRequest,
+        history: list[HistoryMessage],
+        partial_text: str,
+        log: logging.LoggerAdapter[logging.Logger],
+    ) -> None:
+        self.task_id = task_id
+        self.request = request
+        self.history = history
+        self.context_id = request.context_id
+        self.agent = request.agent
+        self.skill_name = request.skill
+        self.attempt = attempt
+        self.partial_text = partial_text
+        self.sender_id = request.sender_id
+        self.payer = request.payer
+        self.traceparent = request.traceparent
+        self.metadata: dict[str, Any] = dict(request.metadata or {})
+        self.data: Any = request.data
+        self.conversation_history = [{"role": turn.role, "text": turn.text} for turn in history]
+        self.deadline = None if request.deadline is None else datetime.fromtimestamp(request.deadline / 1000, UTC)
+        self.log = log
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.task_id} {self.agent}/{self.skill_name} attempt={self.attempt}>"
+
+    @property
+    def session_id(self) -> str | None:
+        """The context id, under the Society AI SDK's name."""
+        return self.context_id
+
+
+class TaskContext(TaskDetails):
+    """The task that a skill runs: who asks, what was said before, and ways to report and delegate.
+
+    Beside the fields of TaskDetails: cancelled (an event, set when the attempt is to end).
     """
 
     def __init__(
@@ -39,33 +80,12 @@ class TaskContext:
         client: Client,
         log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
-        self.task_id = task_id
-        self.context_id = request.context_id
-        self.agent = request.agent
-        self.skill_name = request.skill
-        self.attempt = attempt
-        self.partial_text = partial_text
-        self.sender_id = request.sender_id
-        self.payer = request.payer
-        self.traceparent = request.traceparent
-        self.metadata: dict[str, Any] = dict(request.metadata or {})
-        self.data: Any = request.data
-        self.conversation_history = [{"role": turn.role, "text": turn.text} for turn in history]
-        self.deadline = None if request.deadline is None else datetime.fromtimestamp(request.deadline / 1000, UTC)
+        super().__init__(task_id=task_id, attempt=attempt, request=request, history=history, partial_text=partial_text, log=log)
         self.cancelled = asyncio.Event()
-        self.log = log
         self.counted: dict[str, int | float] = {}
         self._publication = publication
         self._client = client
         self._children = 0
-
-    def __repr__(self) -> str:
-        return f"<TaskContext {self.task_id} {self.agent}/{self.skill_name} attempt={self.attempt}>"
-
-    @property
-    def session_id(self) -> str | None:
-        """The context id, under the Society AI SDK's name."""
-        return self.context_id
 
     async def status(self, text: str, progress: float | None = None, metadata: dict[str, Any] | None = None) -> None:
         """Reports progress (0 to 1) that is shown and not accumulated; raises EventTooLarge, ValueError."""
@@ -91,8 +111,9 @@ class TaskContext:
         """Has another agent's skill do a part: submits a child task and yields its events up to its final.
 
         A newer attempt that delegates the same things in the same order finds the same child tasks: nothing runs
-        or is charged twice. Options and errors are those of `Client.submit`.
+        or is charged twice. Options and errors are those of `Client.submit`, and Unpublishable behind the attempt's end.
         """
+        self._publication.check()
         self._children += 1
         seed = compact_json([self.task_id, self._children, agent, skill, message])
         child_id = f"sub-{sha256(seed.encode()).hexdigest()[:40]}"

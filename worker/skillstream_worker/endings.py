@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import arq
 
@@ -63,9 +61,11 @@ def of_unreadable(error: MalformedEntry | StreamGap) -> Verdict:
     return Verdict(TaskState.FAILED, error.message, code)
 
 
-def of_stop(cause: StopCause, detail: str, request: TaskRequest) -> Ending:
+def of_stop(cause: StopCause, detail: str, request: TaskRequest, limit: TimeLimit) -> Ending:
     """The ending of an attempt that was told to stop."""
     match cause:
+        case StopCause.TIME_OVER:
+            return limit.ending()
         case StopCause.CANCELED:
             return End(TaskState.CANCELED, reason=detail)
         case StopCause.DRAIN if request.on_retry is OnRetry.FAIL:
@@ -78,45 +78,11 @@ def of_stop(cause: StopCause, detail: str, request: TaskRequest) -> Ending:
             return Abandon(detail)
 
 
-class Scope(Protocol):
-    """A context that may end before what runs in it."""
-
-    async def __aenter__(self) -> object:
-        """Begins to count."""
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> Any:
-        """Ends the count; raises TimeoutError where it ran out."""
-
-    def expired(self) -> bool:
-        """True where the time ran out."""
-
-
-class _Unbounded:
-    """A scope without a limit: a tenth of the price of one."""
-
-    async def __aenter__(self) -> None:
-        """Nothing is counted."""
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Nothing was counted."""
-
-    def expired(self) -> bool:
-        """Never."""
-        return False
-
-
-_UNBOUNDED = _Unbounded()
-
-
 class TimeLimit(NamedTuple):
     """How long an attempt's skill may run, `seconds` (None: without a bound), and which bound that is."""
 
     seconds: float | None
     is_deadline: bool = False
-
-    def scope(self) -> Scope:
-        """The context in which the skill runs: cancelled at the limit, which it then knows."""
-        return _UNBOUNDED if self.seconds is None else asyncio.timeout(self.seconds)
 
     def ending(self) -> End:
         """The ending of an attempt whose time ran out: told by the bound that was nearer, never by reading a clock again."""

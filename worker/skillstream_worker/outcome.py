@@ -62,6 +62,7 @@ class StopCause(StrEnum):
     """Why an attempt is told to stop, the weakest first: a later, stronger one replaces it."""
 
     DRAIN = "drain"
+    TIME_OVER = "time-over"
     CANCELED = "canceled"
     LEASE_LOST = "lease-lost"
     UNPUBLISHABLE = "unpublishable"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from skillstream.clock import Clock
-from skillstream_schemas.errors import EventTooLarge, OutputTooLarge
+from skillstream_schemas.errors import EventTooLarge, OutputTooLarge, Unpublishable
 from skillstream_schemas.event import HandedBack
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.limits import utf8_length
@@ -136,6 +136,16 @@ class Publication:
         """Waits until the buffer takes more; raises Unpublishable."""
         while self.is_full:
             await self._outbox.advance()
+
+    def fence(self) -> None:
+        """Refuses with Unpublishable whatever a skill still says that did not let go; what it said before is kept."""
+        self._gather_soon()
+        self._refused = Unpublishable("the attempt has ended, and its skill goes on")
+
+    def check(self) -> None:
+        """Raises Unpublishable behind a fence."""
+        if isinstance(self._refused, Unpublishable):
+            raise self._refused
 
     async def flush(self) -> None:
         """Waits until everything said has arrived; raises Unpublishable."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,14 @@ from .response import Response
 
 if TYPE_CHECKING:
     from .context import TaskContext
+    from .sync_context import SyncTaskContext
 
 Piece = str | Response | BaseModel | dict[str, Any]
 """What a streaming skill yields and a plain one returns."""
 StreamingFunction = Callable[[str, "TaskContext"], AsyncGenerator[Piece, None]]
 PlainFunction = Callable[[str, "TaskContext"], Awaitable[Piece | None]]
+BlockingStreamingFunction = Callable[[str, "SyncTaskContext"], Iterator[Piece]]
+BlockingFunction = Callable[[str, "SyncTaskContext"], Piece | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,18 @@ class Skill:
 
 
 def detect_streaming(function: Callable[..., Any], said: bool | None) -> bool:
-    """True for an async generator function, False for an async function.
+    """True for a generator function, False for another function; both may be async.
 
     Raises TypeError for anything else, or where `said` (streaming=… in the decorator) contradicts the function.
     """
-    streams = inspect.isasyncgenfunction(function)
-    if not streams and not inspect.iscoroutinefunction(function):
-        raise TypeError(f"{function!r} is neither an async function nor an async generator function")
+    if not (inspect.isfunction(function) or inspect.ismethod(function)) and not is_async(function):
+        raise TypeError(f"{function!r} is neither a function nor a generator function")
+    streams = inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
     if said is True and not streams:
         raise TypeError(f"{function!r} is said to stream but does not yield")
     return streams
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """True for an async function or async generator function; others run in a thread."""
+    return inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function)

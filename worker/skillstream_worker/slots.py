@@ -6,21 +6,21 @@ import asyncio
 
 
 class Slots:
-    """Responsible for counting running attempts against the worker's concurrency; `freed_count` have ended so far."""
+    """Responsible for counting running skills against the worker's concurrency, `capacity`; `freed_count` have ended so far."""
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
         self._taken = 0
         self.freed_count = 0
         self._freed = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Slots {self._taken}/{self._capacity}>"
+        return f"<Slots {self._taken}/{self.capacity}>"
 
     @property
     def free(self) -> int:
         """How many attempts may start now."""
-        return self._capacity - self._taken
+        return max(0, self.capacity - self._taken)
 
     def take(self) -> None:
         """One attempt starts."""

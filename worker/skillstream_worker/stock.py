@@ -24,6 +24,8 @@ from .attempt import Attempt, Services
 from .broker import ClaimedJob, WorkerBroker
 from .listener import Listener
 from .outcome import Outcome, StopCause
+from .slots import Slots
+from .strays import Strays
 
 _DAY_S = 86_400.0
 _TIMEOUT_MARGIN_S = 60.0
@@ -68,7 +70,7 @@ class StockRunner:
         self._running: dict[str, Attempt] = {}
         self._broker = WorkerBroker(settings, f"arq-{id(self):x}")
         self._client = Client(settings=settings, broker=self._broker)
-        self._services = Services(settings, self._broker, self._client, LeftToArq(), Clock())
+        self._services = Services(settings, self._broker, self._client, LeftToArq(), Clock(), Strays(Slots(settings.concurrency)))
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self, context: dict[Any, Any]) -> None:

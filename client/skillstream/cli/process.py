@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, TypeVar
 
+import typer
+
+log = logging.getLogger(__name__)
 T = TypeVar("T")
+UntilEof = Annotated[
+    bool, typer.Option("--until-eof", help="Stop too when standard input closes: the process that started this one has died.")
+]
+_THREADS_S = 1.0
+_ORPHANED = 75
 
 try:
     import uvloop
@@ -32,3 +46,44 @@ def calm_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+
+
+async def leave(code: int, *, left_behind: int = 0) -> int:
+    """Called last in a process: returns its exit code, or ends it here where code goes on that cannot be ended.
+
+    `left_behind` counts tasks that do not let go; threads of the event loop's executor are looked for.
+    """
+    threads = asyncio.ensure_future(asyncio.get_running_loop().shutdown_default_executor())
+    done, _ = await asyncio.wait([threads], timeout=_THREADS_S)
+    if not done or left_behind:
+        log.warning("the process ends while skills still run in it: %d tasks, threads: %s", left_behind, "no" if done else "yes")
+        _end_by_force(code)
+    return code
+
+
+def when_parent_ends(tell: Callable[[], None], *, force_after_s: float = 30.0) -> None:
+    """Has `tell` called on the event loop once standard input closes, whose other end the parent holds.
+
+    A thread listens, so that a process ends too whose event loop stands still: by force, `force_after_s` later.
+    """
+    loop = asyncio.get_running_loop()
+
+    def listen() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends anyway
+            loop.call_soon_threadsafe(tell)
+        time.sleep(force_after_s)
+        log.error("the process outlived its parent by %g s and ends by force", force_after_s)
+        _end_by_force(_ORPHANED)
+
+    threading.Thread(target=listen, name="skillstream-parent", daemon=True).start()
+
+
+def _end_by_force(code: int) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody may be left to read
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
