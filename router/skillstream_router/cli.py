@@ -12,7 +12,7 @@ import typer
 
 from skillstream.cli.exits import Exit, command
 from skillstream.cli.output import write, write_record, write_rows
-from skillstream.cli.process import calm_garbage_collector
+from skillstream.cli.process import UntilEof, calm_garbage_collector, when_parent_ends
 from skillstream.cli.target import settings_from
 from skillstream_schemas.ids import check_name
 from skillstream_schemas.money import micros_to_usd
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
 async def router(
     redis: Annotated[str | None, typer.Option("--redis", help="URL of the broker.", metavar="URL")] = None,
     database: DatabaseOption = None,
+    until_eof: UntilEof = False,
 ) -> Exit:
     """Run a router: state, history and payment of all tasks, until SIGTERM or SIGINT."""
     logging.basicConfig(
@@ -48,6 +49,8 @@ async def router(
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, running.stop)
+    if until_eof:
+        when_parent_ends(running.stop)
     announcing = asyncio.create_task(_announce(running))
     try:
         await running.run()

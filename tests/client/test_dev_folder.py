@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Process
+from tests.support.processes import Process, descendants, is_running, until
 
 AGENT = """
 import sys
@@ -47,3 +47,26 @@ def test_a_folder_has_one_dev_and_long_lines_stop_nothing(tmp_path: Path) -> Non
         first.send(signal.SIGINT)
         assert first.wait(30) == 0
     assert max(map(len, first.lines)) < 5000
+
+
+@pytest.mark.timeout(90)
+def test_all_ends_with_a_dev_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(AGENT)
+    env = {
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    }
+    data = ("--data", str(tmp_path / "data"))
+    with Process("dev", "loud:agent", *data, env=env) as first:
+        for _ in ("worker", "router"):
+            first.wait_for("is ready", 30)
+        started = descendants(first.pid)
+        assert len(started) >= 4  # worker, router, the broker and its keeper
+        first.send(signal.SIGKILL)
+        assert first.wait(30) == -signal.SIGKILL
+        until(lambda: not any(map(is_running, started)), 30)
+    with Process("dev", "loud:agent", *data, env=env) as second:  # nothing of the first is in the way
+        for _ in ("worker", "router"):
+            second.wait_for("is ready", 30)
+        second.send(signal.SIGINT)
+        assert second.wait(30) == 0

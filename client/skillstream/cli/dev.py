@@ -20,7 +20,7 @@ from .exits import Exit, command
 from .output import write
 from .target import claim_folder, environment_of, publish_running, settings_from, withdraw_running
 
-_STOP_S = 45.0
+_STOP_S = 50.0
 _CHUNK_BYTES = 64 * 1024
 _LINE_BYTES = 4000
 
@@ -71,7 +71,8 @@ async def _run_together(commands: dict[str, list[str]], env: dict[str, str]) -> 
 async def _start(arguments: list[str], env: dict[str, str]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "skillstream", *arguments, env=env,
+            sys.executable, "-m", "skillstream", *arguments, "--until-eof", env=env,
+            stdin=asyncio.subprocess.PIPE,  # it closes when this process dies, by which the other one hears of it
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C comes to us alone, and we stop them in order
         )  # fmt: skip
