@@ -26,7 +26,10 @@ class SkillCard(BaseModel):
 
 
 class AgentCard(BaseModel):
-    """An agent and its skills; `workers` maps the name of each live worker to unix ms when it was last seen."""
+    """An agent and the skills of all its live workers.
+
+    `workers` maps the name of each live worker, `seen` that of each skill to unix ms when it was last announced.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -35,6 +38,7 @@ class AgentCard(BaseModel):
     queue: str
     skills: tuple[SkillCard, ...] = ()
     workers: dict[str, int] = Field(default_factory=dict)
+    seen: dict[str, int] = Field(default_factory=dict)
 
     def skill(self, name: str) -> SkillCard | None:
         """The card of one skill, None if the agent does not have it."""

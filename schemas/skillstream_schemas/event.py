@@ -21,10 +21,11 @@ Fields = Mapping[str, str]
 
 
 class HandedBack(StrEnum):
-    """Why a worker gave an attempt up that it could have gone on with."""
+    """Why a worker gave an attempt up: it stops, the skill asked for it, or the skill is another worker's and did not run."""
 
     DRAIN = "drain"
     RETRY = "retry"
+    ELSEWHERE = "elsewhere"
 
 
 class _Event(BaseModel):

@@ -70,6 +70,11 @@ class Settings(BaseModel):
         """The names of all keys under these settings."""
         return Keyspace(self.prefix, self.shards)
 
+    @property
+    def forget_s(self) -> float:
+        """Seconds until a worker, or a skill that nobody announces, leaves the card: three periods of silence."""
+        return 3 * self.announce_s
+
     @classmethod
     def from_env(cls, env: Mapping[str, str], **overrides: Any) -> Self:
         """Reads settings from environment variables; `overrides` that are not None win.

@@ -19,6 +19,7 @@ GOOD: dict[str, tuple[str, Any]] = {
     "final_ttl_s": ("60", 60),
     "lease_s": ("2.5", 2.5),
     "grace_s": ("0", 0),
+    "cancel_grace_s": ("2.5", 2.5),
     "concurrency": ("7", 7),
     "poll_s": ("0.5", 0.5),
     "announce_s": ("3", 3),
@@ -31,7 +32,8 @@ GOOD: dict[str, tuple[str, Any]] = {
 }
 BAD = {
     "redis_url": "localhost", "database_url": "", "prefix": "{x}", "shards": "0", "stream_ttl_s": "60", "final_ttl_s": "0",
-    "lease_s": "soon", "grace_s": "-1", "concurrency": "1.5", "poll_s": "0", "announce_s": "0", "connect_timeout_s": "nan",
+    "lease_s": "soon", "grace_s": "-1", "cancel_grace_s": "0", "concurrency": "1.5", "poll_s": "0", "announce_s": "0",
+    "connect_timeout_s": "nan",
     "answer_timeout_s": "0", "patience_s": "", "context_messages": "-1", "context_ttl_s": "0", "platform_share": "10001",
 }  # fmt: skip
 

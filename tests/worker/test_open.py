@@ -235,6 +235,16 @@ async def test_an_attempt_handed_back_by_a_drain_does_not_count(bench: ProtocolB
     assert opening == MustClose(CloseCause.EXHAUSTED, EventId(6, 1), a_request(max_attempts=1), "w6")
 
 
+@pytest.mark.parametrize("on_retry", OnRetry)
+async def test_an_attempt_handed_to_a_worker_with_the_skill_does_not_count(bench: ProtocolBench, on_retry: OnRetry) -> None:
+    """Nor does it end a skill that is never run twice: it has not run."""
+    request = a_request(max_attempts=1, on_retry=on_retry)
+    await bench.opened(TASK, max_attempts=1, on_retry=on_retry)
+    bench.add(TASK, "1-2", handed_back="elsewhere")
+    opening = await open_it(bench, await next_lease(bench))
+    assert opening == (MustRead(request) if on_retry is OnRetry.RESUME else Opened(2, 1, request, None))
+
+
 async def test_a_hand_back_that_is_not_the_last_word_does_not_count_as_one(bench: ProtocolBench) -> None:
     await bench.opened(TASK)
     bench.add(TASK, "1-2", handed_back="drain")

@@ -12,11 +12,10 @@ from .agent import Agent
 from .broker import WorkerBroker
 
 log = logging.getLogger(__name__)
-_FORGOTTEN_AFTER = 3
 
 
 class Announcer:
-    """Responsible for the agents' cards, refreshed each `announce_s`; a worker is forgotten after three silent periods."""
+    """Responsible for the agents' cards, refreshed each `announce_s`; worker and skill are forgotten after `forget_s`."""
 
     def __init__(self, broker: WorkerBroker, agents: Sequence[Agent]) -> None:
         self._broker, self._agents = broker, agents
@@ -24,7 +23,7 @@ class Announcer:
 
     async def announce(self) -> None:
         """Announces all agents once; raises BrokerUnavailable."""
-        forget_ms = int(self._period_s * 1000 * _FORGOTTEN_AFTER)
+        forget_ms = int(self._broker.settings.forget_s * 1000)
         for agent in self._agents:
             await self._broker.announce(agent.card, forget_ms)
 

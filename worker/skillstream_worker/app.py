@@ -20,7 +20,7 @@ from .attempt import Attempt, Services
 from .broker import ClaimedJob, WorkerBroker
 from .claimer import Claimer
 from .listener import Listener
-from .outcome import StopCause
+from .outcome import Outcome, StopCause
 from .plain_functions import PlainFunctions
 from .renewer import Renewer
 from .settler import Settler
@@ -55,7 +55,9 @@ class Worker:
         self.strays = Strays(self._slots)
         self._services = Services(self.settings, self._broker, self._client, self._settler, self._clock, self.strays)
         self._renewer = Renewer(self._broker, self.running, self._clock)
-        self._claimers = [Claimer(self._broker, agent, self._slots, self._clock, self._start) for agent in self._agents]
+        self._claimers = {
+            agent.name: Claimer(self._broker, agent, self._slots, self._clock, self._start) for agent in self._agents
+        }
         self._plain = [PlainFunctions(agent, self.settings) for agent in self._agents if agent.functions or agent.cron_jobs]
         self._roles: list[asyncio.Task[None]] = []
         self._claiming: list[asyncio.Task[None]] = []
@@ -83,7 +85,7 @@ class Worker:
         roles = (self._settler.run(), self._renewer.run(), listener.run(), announcer.run(), watchdog.run())
         self._roles = [self._role(role) for role in roles]
         self._roles += [self._role(plain.run()) for plain in self._plain]
-        self._claiming = [self._role(claimer.run()) for claimer in self._claimers]
+        self._claiming = [self._role(claimer.run()) for claimer in self._claimers.values()]
 
     async def stop(self, *, grace_s: float | None = None) -> None:
         """Stops claiming, lets running attempts end within `grace_s` seconds, hands the rest back; twice is safe."""
@@ -111,7 +113,7 @@ class Worker:
 
     async def until_idle(self) -> None:
         """Waits until nothing is due and nothing runs: the end of a burst."""
-        while self.running or not all(claimer.is_idle for claimer in self._claimers):
+        while self.running or not all(claimer.is_idle for claimer in self._claimers.values()):
             self._idle.clear()
             try:
                 async with asyncio.timeout(0.05):
@@ -129,7 +131,8 @@ class Worker:
 
     async def _run(self, attempt: Attempt) -> None:
         try:
-            await attempt.run()
+            if await attempt.run() is Outcome.ELSEWHERE:
+                self._claimers[attempt.lease.agent].avoid(attempt.lease.task_id)
         except Exception:
             log.exception("attempt at task %s broke", attempt.lease.task_id)
         finally:

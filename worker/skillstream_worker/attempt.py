@@ -15,7 +15,7 @@ from skillstream.broker import Settlement, flat
 from skillstream.clock import Clock
 from skillstream.closing import Verdict, close_from_outside, read_transcript
 from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, StreamGap, Unpublishable
-from skillstream_schemas.event import FinalEvent
+from skillstream_schemas.event import FinalEvent, HandedBack
 from skillstream_schemas.ids import START
 from skillstream_schemas.settings import Settings
 
@@ -24,7 +24,7 @@ from .answers import Loss
 from .broker import ClaimedJob, Lease, WorkerBroker
 from .chunking import Chunking
 from .context import TaskContext
-from .endings import of_error, of_stop, of_unreadable, refusal, time_limit, verdict_of
+from .endings import elsewhere, of_error, of_stop, of_unreadable, refusal, time_limit, verdict_of
 from .finals import final_fields, stock_result
 from .history import conversation, has_history
 from .openings import AlreadyFinal, Gone, MustClose, MustRead, Opened, Opening, Stale
@@ -162,10 +162,16 @@ class Attempt:
         )
         now_ms = self._services.clock.now_ms()
         try:
-            ending: Ending | None = refusal(self._agent, self._claimed, self._reading, opened, now_ms)
-            if ending is None:
+            refused = refusal(self._agent, self._claimed, self._reading, opened, now_ms)
+            if refused is None:
                 assert skill is not None
                 ending = await self._perform(skill, opened, kept, publication)
+            elif refused.error is FailureCode.UNKNOWN_SKILL and await self._services.broker.is_offered(
+                self._agent.name, opened.request.skill
+            ):
+                ending = elsewhere(self._claimed.claims)
+            else:
+                ending = refused
             return await self._conclude(ending, publication)
         except Unpublishable as error:
             return await self._abandon(error.message, publication)
@@ -221,7 +227,7 @@ class Attempt:
                 self.hand_back_delay_s = ending.delay_s
                 await publication.hand_back(ending.why)
                 await self._services.broker.release(self.lease, delay_ms=int(ending.delay_s * 1000))
-                return Outcome.HANDED_BACK
+                return Outcome.ELSEWHERE if ending.why is HandedBack.ELSEWHERE else Outcome.HANDED_BACK
             case Abandon():
                 return await self._abandon(ending.reason, publication)
 

@@ -185,9 +185,17 @@ class WorkerBroker(Broker):
         await self.pipeline.batch(commands, "extend expiry")
 
     async def announce(self, card: AgentCard, forget_ms: int) -> None:
-        """Puts an agent's card on the broker, this worker among those seen."""
-        text = card.model_dump_json(exclude={"workers"})
-        await self.pipeline.run(ANNOUNCE, [self.keys.agents], [card.name, text, self.worker, forget_ms])
+        """Puts an agent's card on the broker, beside the skills and workers announced in the last `forget_ms`."""
+        text = card.model_dump_json(exclude={"skills", "workers", "seen"})
+        arguments: list[Argument] = [card.name, text, self.worker, forget_ms]
+        for skill in card.skills:
+            arguments += [skill.name, skill.model_dump_json()]
+        await self.pipeline.run(ANNOUNCE, [self.keys.agents], arguments)
+
+    async def is_offered(self, agent: str, skill: str) -> bool:
+        """True where a worker has announced this skill lately."""
+        card = (await self.cards(agent)).get(agent)
+        return card is not None and skill in card.seen
 
     async def server_claim(self) -> int:
         """A claim number from server time, for a worker that claims by other means (rule P16)."""

@@ -16,6 +16,7 @@ from .slots import Slots
 log = logging.getLogger(__name__)
 _BATCH = 100
 _HOLD_S = 0.05
+_MOST_AVOIDED = 100
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
@@ -25,6 +26,7 @@ class Claimer:
 
     Candidates come by name, from the wake list or from the answer before; an idle worker blocks on the wake list
     and looks at the queue itself each `poll_s`, for clients that do not ring, and when the next job falls due.
+    What it was told to `avoid` it leaves to others for a while.
     """
 
     def __init__(
@@ -36,9 +38,16 @@ class Claimer:
         self._candidates: list[str] = []
         self._turnover = 0
         self._due_ms: float | None = None
+        self._avoided: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"<Claimer {self._agent.name} candidates={len(self._candidates)} idle={self.is_idle}>"
+
+    def avoid(self, task_id: str) -> None:
+        """Leaves a task to others until the cards on the broker must have been renewed: this worker lacks its skill."""
+        if len(self._avoided) >= _MOST_AVOIDED:
+            del self._avoided[next(iter(self._avoided))]
+        self._avoided[task_id] = self._clock.elapsed_s() + self._broker.settings.forget_s
 
     async def run(self) -> None:
         """Claims until it is cancelled; a broker that is away is waited for."""
@@ -70,19 +79,30 @@ class Claimer:
         await self._slots.wait()
 
     async def _claim(self, free: int) -> None:
-        tried, self._candidates = self._candidates[:free], self._candidates[free:]
+        candidates = self._without_avoided(self._candidates)
+        tried, self._candidates = candidates[:free], candidates[free:]
         # names for the slots that are free, and for those that come free until the answer, by what the last one saw
         wanted = max(0, free - len(tried) + self._turnover - len(self._candidates))
+        if wanted:
+            wanted += len(self._avoided)  # they may stand at the queue's head
         freed_before = self._slots.freed_count
         claimed = await self._broker.claim(self._agent.name, tried, wanted)
         self._turnover = min(self._slots.freed_count - freed_before, _BATCH)
         for job in claimed.won:
             self._start(self._agent, job)
-        self._candidates += claimed.further
+        further = self._without_avoided(claimed.further)
+        self._candidates += further
         if wanted:
-            self.is_idle = not claimed.further
+            self.is_idle = not further
             self._due_ms = claimed.due_ms
         self._report(claimed)
+
+    def _without_avoided(self, task_ids: list[str]) -> list[str]:
+        if not self._avoided:
+            return task_ids
+        now_s = self._clock.elapsed_s()
+        self._avoided = {task_id: until_s for task_id, until_s in self._avoided.items() if until_s > now_s}
+        return [task_id for task_id in task_ids if task_id not in self._avoided]
 
     def _patience_s(self) -> float:
         poll_s = self._broker.settings.poll_s

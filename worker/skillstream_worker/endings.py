@@ -22,6 +22,8 @@ from .skill import Skill
 
 _CLAIMS_BEYOND_ATTEMPTS = 20
 _REASON_CHARS = 2000
+_FIRST_ELSEWHERE_S = 0.1
+_LONGEST_ELSEWHERE_S = 5.0
 
 
 def refusal(agent: Agent, claimed: ClaimedJob, reading: JobReading, opened: Opened, now_ms: int) -> End | None:
@@ -40,6 +42,14 @@ def refusal(agent: Agent, claimed: ClaimedJob, reading: JobReading, opened: Open
         reason = f"agent {agent.name!r} has no skill {request.skill[:100]!r}; its skills: {known}"
         return End.failed(FailureCode.UNKNOWN_SKILL, reason)
     return None
+
+
+def elsewhere(claims: int) -> HandBack:
+    """The ending of an attempt whose skill another worker has; the more claims, the longer others are waited for.
+
+    The bound on claims (rule P11) ends what nobody takes.
+    """
+    return HandBack(HandedBack.ELSEWHERE, min(_FIRST_ELSEWHERE_S * 2 ** min(claims - 1, 16), _LONGEST_ELSEWHERE_S))
 
 
 def verdict_of(closing: MustClose) -> Verdict:

@@ -53,6 +53,7 @@ class Outcome(StrEnum):
     CLOSED = "closed"
     ALREADY_FINAL = "already-final"
     HANDED_BACK = "handed-back"
+    ELSEWHERE = "elsewhere"
     SUPERSEDED = "superseded"
     ABANDONED = "abandoned"
     GONE = "gone"

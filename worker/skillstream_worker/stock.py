@@ -102,7 +102,7 @@ class StockRunner:
         match outcome:
             case Outcome.FINISHED | Outcome.CLOSED | Outcome.ALREADY_FINAL:
                 return attempt.final
-            case Outcome.HANDED_BACK:
+            case Outcome.HANDED_BACK | Outcome.ELSEWHERE:
                 raise arq.Retry(defer=attempt.hand_back_delay_s)
             case Outcome.GONE:
                 raise arq.Retry(defer=self._settings.lease_s)

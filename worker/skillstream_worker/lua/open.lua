@@ -52,7 +52,8 @@ if attempt ~= '0' then
   strikes = number_of(fields, 'strikes', 0)
   last_worker = value_of(fields, 'worker') or ''
 end
-if value_of(top[2], 'handed_back') ~= 'drain' or strikes == 0 then strikes = strikes + 1 end
+local handed_back = value_of(top[2], 'handed_back')
+if (handed_back ~= 'drain' and handed_back ~= 'elsewhere') or strikes == 0 then strikes = strikes + 1 end
 if reason then return {'canceled', top[1], reason} end
 if ARGV[6] ~= '' then
   local seen_attempt, seen_seq = string.match(ARGV[6], '^(%d+)-(%d+)$')
@@ -61,7 +62,8 @@ end
 if attempt ~= '0' then
   local request = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][2]
   local on_retry = value_of(request, 'on_retry')
-  if on_retry == 'fail' then return {'interrupted', top[1], last_worker} end
+  -- handed back elsewhere, it has not run: the attempt before would have ended the task
+  if on_retry == 'fail' and handed_back ~= 'elsewhere' then return {'interrupted', top[1], last_worker} end
   if strikes > number_of(request, 'max_attempts', 3) then return {'exhausted', top[1], last_worker} end
   if on_retry == 'resume' and ARGV[6] == '' then return {'resume', top[1], last_worker} end
 end
