@@ -41,8 +41,8 @@ class RouterPace:
 class Router:
     """Responsible for one router process; several may run on one broker and one database.
 
-    Start order: the database, since nothing may be read that cannot be kept; the broker; projectors, reaper and
-    reconciler; the inbox last. Stop order: the inbox first, so that no new rings come; the projectors once all that
+    Start order: the broker; the database, which is made where there is none, so that a router without a broker leaves
+    none behind; projectors, reaper and reconciler; the inbox last, since nothing may be read that cannot be kept. Stop order: the inbox first, so that no new rings come; the projectors once all that
     was read is acknowledged (what is not, comes to another router); the other roles; the broker; the database last.
 
     `name` is unique among the routers of a broker.
@@ -85,10 +85,11 @@ class Router:
 
     async def start(self) -> None:
         """Starts all roles; raises BrokerUnavailable, ShardsMismatch, DatabaseUnavailable."""
-        await self._store.open()
         try:
             await self._broker.open()
+            await self._store.open()
         except BaseException:
+            await self._broker.close()
             await self._store.close()
             raise
         self._projecting = [_role(self._projector.run()) for _ in range(_PROJECTORS)]

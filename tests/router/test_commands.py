@@ -109,6 +109,7 @@ def test_a_broker_that_is_not_there_is_not_reachable(ledger_file: LedgerFile) ->
     result = CliRunner().invoke(build()[0], arguments)
     assert result.exit_code == 4
     assert "broker_unavailable: " in result.stderr
+    assert not ledger_file.path.exists()  # a database without a table would be taken for one with a fault
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])

@@ -37,7 +37,7 @@ def test_a_skill_with_all_that_may_be_said(agent: Agent) -> None:
     skill = agent.skills["research"]
     assert (skill.retry_on, skill.chunking.boundary) == ((ConnectionError,), Boundary.SENTENCE)
     assert agent.card.model_dump() == {
-        "name": "researcher", "description": "Researches a topic", "queue": "arq:queue:{researcher}", "workers": {},
+        "name": "researcher", "description": "Researches a topic", "queue": "arq:queue:{researcher}", "workers": {}, "seen": {},
         "skills": (
             {
                 "name": "research", "description": "Research with streaming updates", "price_micros": 50_000,
