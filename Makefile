@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check package bench bench-quick chaos mutations recovery fuzz clean
+.PHONY: demo test check package bench bench-quick chaos mutations recovery flood fuzz clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=...") if sys.version_info < (3, 11) else None'
@@ -46,6 +46,9 @@ mutations: $(VENV)/.installed  ## Show that the checker catches planted faults
 
 recovery: $(VENV)/.installed  ## Measure how long a task stands still after kill -9 of its worker
 	$(RUN) -m tests.chaos.recovery
+
+flood: $(VENV)/.installed  ## Submit 100,000 tasks at once to one worker and one router, and check each (TASKS=5000)
+	$(RUN) -m tests.overload.flood $(or $(TASKS),100000)
 
 fuzz: $(VENV)/.installed  ## Fuzz every decoder for a minute each, guided by coverage where atheris can be had (SECONDS=20)
 	-$(RUN) -m pip install --quiet --disable-pip-version-check 'atheris>=3,<4'

@@ -42,8 +42,9 @@ class Router:
     """Responsible for one router process; several may run on one broker and one database.
 
     Start order: the broker; the database, which is made where there is none, so that a router without a broker leaves
-    none behind; projectors, reaper and reconciler; the inbox last, since nothing may be read that cannot be kept. Stop order: the inbox first, so that no new rings come; the projectors once all that
-    was read is acknowledged (what is not, comes to another router); the other roles; the broker; the database last.
+    none behind; projectors, reaper and reconciler; the inbox last, since nothing may be read that cannot be kept. Stop
+    order: the inbox first, so that no new rings come; the projectors once all that was read is acknowledged (what is
+    not, comes to another router); the other roles; the broker; the database last.
 
     `name` is unique among the routers of a broker.
     """

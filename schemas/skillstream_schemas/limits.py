@@ -26,6 +26,8 @@ class Limits(BaseModel):
     """All text of an attempt; the data of its final likewise."""
     buffer_bytes: int = Field(default=MIB, gt=0)
     """What an attempt may have said without an answer from Redis before its skill waits."""
+    worker_buffer_bytes: int = Field(default=64 * MIB, gt=0)
+    """The same for all attempts of a worker together: beyond it, an attempt waits that has any text without an answer."""
     flight_bytes: int = Field(default=MIB, ge=64 * KIB)
     """What is written to Redis in one batch, unless one command alone is larger."""
 

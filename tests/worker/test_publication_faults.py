@@ -17,6 +17,7 @@ from skillstream_schemas.limits import KIB
 from skillstream_schemas.settings import Settings
 from skillstream_worker.answers import Loss, passes, problem_of
 from skillstream_worker.chunking import Chunking
+from skillstream_worker.publication import Publication
 from tests.client.bounds import soon, until
 from tests.client.busy import OPTIONS, keep_busy
 from tests.conftest import make_settings
@@ -177,6 +178,38 @@ async def test_no_skill_waits_for_a_paused_broker_up_to_the_buffer(own_bench: Pr
     await soon(publication.flush())
     assert "".join(own_bench.texts(TASK)) == publication.text
     assert is_dense(own_bench.ids(TASK))
+
+
+@pytest.mark.guarantee("G11")
+async def test_attempts_of_a_worker_share_a_bounded_buffer(own_bench: ProtocolBench, own_server: RedisServer) -> None:
+    """None holds much, and all together hold no more than the worker may."""
+    worker_bytes, piece, count = 256 * KIB, "x" * 4 * KIB, 40
+    stages = [await staged(own_bench, task_id=f"t{number}", worker_buffer_bytes=worker_bytes) for number in range(count)]
+    broker = await own_bench.broker()
+
+    async def say(publication: Publication) -> None:
+        for number in range(20):
+            publication.add_text(f"{number:04}{piece}")
+            await publication.room()
+            await asyncio.sleep(0)  # as a skill's generator has its turns
+
+    own_server.pause()
+    try:
+        saying = [asyncio.create_task(say(stage.publication)) for stage in stages]
+        await until(lambda: all(stage.publication.is_full for stage in stages))
+        assert not any(task.done() for task in saying)
+        assert worker_bytes < broker.unanswered_bytes < worker_bytes + count * 2 * len(piece)
+    finally:
+        own_server.resume()
+    async with asyncio.timeout(30):
+        await asyncio.gather(*saying)
+        for stage in stages:
+            await stage.publication.flush()
+    for number, stage in enumerate(stages):
+        assert "".join(own_bench.texts(f"t{number}")) == stage.publication.text
+        assert is_dense(own_bench.ids(f"t{number}"))
+        stage.publication.close()
+    assert broker.unanswered_bytes == 0
 
 
 async def test_an_attempt_outlives_a_broker_that_is_busy(own_bench: ProtocolBench, own_server: RedisServer) -> None:

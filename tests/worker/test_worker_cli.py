@@ -198,6 +198,31 @@ async def test_a_second_signal_hands_back_at_once(
     assert view.final(task.id)["state"] == "completed"
 
 
+@pytest.mark.guarantee("G12")
+async def test_what_is_handed_back_is_claimed_at_once(spawn: Spawn, client: Client, view: View, door: Door) -> None:
+    """By a worker that runs already: no lease has to end first."""
+    first = await spawn(TARGET, "--grace", "0")
+    await first.ready()
+    tasks = [await client.submit(AGENT, "hold", door.path) for _ in range(5)]
+    for _ in tasks:
+        await door.entered()
+    second = await spawn(TARGET)
+    await second.ready()
+    first.process.send_signal(signal.SIGTERM)
+    for _ in tasks:
+        await door.entered()
+    assert await first.ended() == 0
+    for task in tasks:
+        handed_back, opening = (dict(view.entries(task.id))[entry_id] for entry_id in ("1-3", "2-1"))
+        assert handed_back["handed_back"] == "drain"
+        assert opening["worker"] == second.names[0]
+        assert int(opening["at"]) - int(handed_back["at"]) < 1000
+    door.open()
+    assert [(await task.result(START_S)).state for task in tasks] == [TaskState.COMPLETED] * 5
+    second.process.send_signal(signal.SIGTERM)
+    assert await second.ended() == 0
+
+
 @pytest.mark.guarantee("G1", "G10")
 async def test_the_task_of_a_killed_worker_restarts_within_its_lease(
     spawn: Spawn, client: Client, view: View, door: Door

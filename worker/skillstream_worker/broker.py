@@ -92,6 +92,8 @@ class WorkerBroker(Broker):
     def __init__(self, settings: Settings, worker: str) -> None:
         super().__init__(settings)
         self.worker = worker
+        self.unanswered_bytes = 0
+        """What all attempts of this worker have said without an answer, about: each looks at it before it says more."""
         self._lease_ms = int(settings.lease_s * 1000)
 
     async def claim(self, agent: str, candidates: Sequence[str], wanted: int) -> Claimed:

@@ -141,6 +141,7 @@ class Outbox:
             self._refill()
             self._take_unsent()
         if not self._sent:
+            self._progress.set()  # no answer will come: whoever waits for one looks again
             return b"", 0
         commands = [pack(("XADD", self._key, "NOMKSTREAM", f"{self._attempt}-{e.seq}", *e.fields)) for e in self._sent]
         if len(commands) == 1:

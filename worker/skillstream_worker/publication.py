@@ -46,7 +46,8 @@ class Publication:
         self._said = Said(kept, self._limits.output_bytes)
         self._refused: Exception | None = None
         self._buffer = TextBuffer(chunking, self._limits.event_bytes - _ENTRY_OVERHEAD_BYTES)
-        self._outbox = Outbox(broker, lease, attempt, refill=self._refill, on_empty=self._touch, on_loss=on_loss)
+        self._outbox = Outbox(broker, lease, attempt, refill=self._refill, on_empty=self._arrived, on_loss=on_loss)
+        self._unanswered_bytes = 0
         self._awaits_turn = False
         self._flushing = False
         self._wrote_at_s = float("-inf")
@@ -81,7 +82,11 @@ class Publication:
     @property
     def is_full(self) -> bool:
         """True where the skill has to wait for `room` (guarantee G11)."""
-        return self._buffer.size_bytes + self._outbox.size_bytes > self._limits.buffer_bytes
+        self._weigh()
+        if self._unanswered_bytes > self._limits.buffer_bytes:
+            return True
+        # one that waits for no answer would not be woken by one
+        return self._broker.unanswered_bytes > self._limits.worker_buffer_bytes and self._outbox.is_under_way
 
     def add_text(self, text: str) -> None:
         """Says a piece of text; raises OutputTooLarge beyond the output limit, with what fits still said."""
@@ -177,6 +182,19 @@ class Publication:
         if self._timer is not None:
             self._timer.cancel()
         self._outbox.close()
+        self._broker.unanswered_bytes -= self._unanswered_bytes
+        self._unanswered_bytes = 0
+
+    def _weigh(self) -> None:
+        """Counts what has no answer among that of the worker."""
+        unanswered_bytes = self._buffer.size_bytes + self._outbox.size_bytes
+        self._broker.unanswered_bytes += unanswered_bytes - self._unanswered_bytes
+        self._unanswered_bytes = unanswered_bytes
+
+    def _arrived(self) -> None:
+        """Called where all that was sent has arrived."""
+        self._weigh()
+        self._touch()
 
     def _have_turn(self) -> None:
         self._awaits_turn = False

@@ -1,0 +1,1 @@
+"""More than a part can take at once: everything waits, and nothing is skipped."""
