@@ -50,7 +50,7 @@ class Flood:
         return (
             f"{self.tasks} tasks: submitted in {self.submit_s:.1f} s, all ended and recorded {self.end_s:.1f} s after the first; "
             f"longest queue {self.longest_queue}; peaks: worker {self.worker_mib} MiB, router {self.router_mib} MiB, "
-            f"broker {self.broker_mib} MiB; faults {dict(self.faults) or 'none'}"
+            f"broker {self.broker_mib} MiB; left: {self.queued} jobs, {self.rings} rings, faults {dict(self.faults) or 'none'}"
         )
 
 
@@ -68,7 +68,7 @@ async def flood(tasks: int, folder: Path, *, patience_s: float) -> Flood:
             began_s = time.monotonic()
             longest, task_ids = await _submit(Settings(redis_url=server.url), tasks, outside)
             submit_s = time.monotonic() - began_s
-            while (recorded := _recorded(database)) < tasks:
+            while (recorded := _recorded(database)) < tasks or _rings(outside):
                 assert time.monotonic() - began_s < patience_s, f"{recorded} of {tasks} tasks ended within {patience_s} s"
                 longest = max(longest, cast(int, outside.zcard(arq_keys.queue(AGENT))))
                 await asyncio.sleep(0.2)
@@ -79,8 +79,7 @@ async def flood(tasks: int, folder: Path, *, patience_s: float) -> Flood:
                 assert process.wait(30) == 0
         return Flood(
             tasks, _faults(outside, Settings(redis_url=server.url), task_ids), _recorded(database),
-            cast(int, outside.zcard(arq_keys.queue(AGENT))),
-            sum(cast(int, outside.xlen(key)) for key in outside.scan_iter("skillstream:inbox:*")),
+            cast(int, outside.zcard(arq_keys.queue(AGENT))), _rings(outside),
             submit_s, end_s, longest, *peaks, int(outside.info("memory")["used_memory_peak"]) // _MIB // _MIB,
         )  # fmt: skip
 
@@ -95,6 +94,11 @@ async def _submit(settings: Settings, tasks: int, outside: Any) -> tuple[int, li
             task_ids += [task.id for task in submitted]
             longest = max(longest, cast(int, outside.zcard(arq_keys.queue(AGENT))))
     return longest, task_ids
+
+
+def _rings(outside: Any) -> int:
+    """Rings that no router has worked off."""
+    return sum(outside.xlen(key) for key in outside.scan_iter("skillstream:inbox:*"))
 
 
 def _recorded(database: Path) -> int:

@@ -108,15 +108,16 @@ async def test_a_skill_that_nobody_announces_any_more_leaves_the_card(
 @pytest.mark.parametrize(
     "garbage",
     [
-        {"skills": 5, "seen": 5}, {"skills": [5, None, {}, {"name": 5}, ["x"]], "seen": {"x": "now"}},
-        {"skills": [{"name": "x"}], "seen": []}, {"skills": [{"name": "x"}]}, {"skills": {"name": "x"}, "seen": {"x": "9" * 400}},
+        '"skills":5,"seen":5', '"skills":[5,null,{},{"name":5},["x"]],"seen":{"x":"now"}', '"skills":[{"name":"x"}],"seen":[]',
+        '"skills":[{"name":"x"}]', '"skills":{"name":"x"},"seen":{"x":1}', '"skills":[{"name":"x"}],"seen":{"x":1e999}',
+        '"skills":[{"name":"x","timeout_s":1e999}],"seen":{"x":9e14}', '"workers":{"w":1e999}', '"workers":[1e999]',
     ],
 )  # fmt: skip
-async def test_a_card_with_wrong_parts_is_mended(view: View, announcer: WorkerBroker, garbage: dict[str, Any]) -> None:
-    view.redis.hset(view.keys.agents, AGENT, json.dumps({"name": AGENT, "queue": "q", "workers": {}} | garbage))
+async def test_a_card_with_wrong_parts_is_mended(view: View, announcer: WorkerBroker, garbage: str) -> None:
+    view.redis.hset(view.keys.agents, AGENT, f'{{"name":"{AGENT}","queue":"q",{garbage}}}')
     await announcer.announce(version("mine").card, LONG_MS)
     assert skills_of(view) == ["mine"]
-    AgentCard.from_json(view.redis.hget(view.keys.agents, AGENT))
+    assert list(AgentCard.from_json(view.redis.hget(view.keys.agents, AGENT)).workers) == ["w-busy"]
 
 
 @pytest.mark.guarantee("G13")

@@ -8,8 +8,9 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function stamp(key, seen)
   return cjson.encode(key) .. ':' .. string.format('%.0f', seen)
 end
+local longest = 1e15 -- of a whole number: what is beyond, infinity too, cannot be written as one
 local function is_fresh(seen)
-  return type(seen) == 'number' and seen > now - ARGV[4]
+  return type(seen) == 'number' and seen > now - ARGV[4] and seen < longest
 end
 -- cjson writes an empty list as an object, and a long number with fourteen digits
 local function skill_of(card)
@@ -18,6 +19,8 @@ local function skill_of(card)
     local text
     if type(value) == 'table' and next(value) == nil then
       text = '[]'
+    elseif type(value) == 'number' and math.abs(value) >= longest then
+      error('too long a number')
     elseif type(value) == 'number' and value == math.floor(value) then
       text = string.format('%.0f', value)
     else
@@ -43,9 +46,12 @@ if ok and type(card) == 'table' then
   for _, skill in ipairs(type(card.skills) == 'table' and card.skills or {}) do
     local name = type(skill) == 'table' and type(skill.name) == 'string' and skill.name
     if name and not own[name] and is_fresh(announced[name]) then
-      own[name] = true
-      skills[#skills + 1] = skill_of(skill)
-      seen[#seen + 1] = stamp(name, announced[name])
+      local readable, text = pcall(skill_of, skill)
+      if readable then
+        own[name] = true
+        skills[#skills + 1] = text
+        seen[#seen + 1] = stamp(name, announced[name])
+      end
     end
   end
 end
