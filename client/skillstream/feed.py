@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import Protocol
 
 from skillstream_schemas.errors import BrokerUnavailable, MalformedEntry
@@ -47,7 +46,7 @@ class Feed:
             self._head, self._tail = pack_around(("XRANGE", key), ("+", "COUNT", BATCH))
         self.reconnected = 0
         self._hub = hub
-        self._entries: deque[Entry] = deque()
+        self._entries: list[Entry] = []
         self._waiting: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._asked = after
@@ -64,22 +63,22 @@ class Feed:
         self._waiting = asyncio.get_running_loop().create_future()
         return self._waiting
 
-    def take(self) -> Entry | None:
-        """The next entry of a feed that is ready; None where a read found nothing new, to look at the stream's ends.
+    def take(self) -> list[Entry] | None:
+        """All entries of a feed that is ready; None where a read found nothing new, to look at the stream's ends.
 
         Raises BrokerUnavailable once the broker stayed away for its patience, MalformedEntry for an unreadable entry.
         """
         if self._entries:
-            entry = self._entries.popleft()
-            if len(self._entries) == BATCH // 2:
-                self._hub.want(self)
-            return entry
+            taken, self._entries = self._entries, []
+            if len(taken) >= BATCH:
+                self._hub.want(self)  # there was no room for more
+            return taken
         if self._error is not None:
             raise self._error
         self._report_empty = False
         return None
 
-    async def next(self) -> Entry | None:
+    async def next(self) -> list[Entry] | None:
         """Waits until the feed is ready, then as `take`."""
         while not self.is_ready:
             await self.changed()

@@ -6,17 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from skillstream_schemas.errors import InvalidRequest, ResultTimeout, StreamLost, TextReset, UnknownTask
+from skillstream_schemas.errors import InvalidRequest, ResultTimeout, TextReset, UnknownTask
 from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent, event_from_fields
 from skillstream_schemas.ids import START, EventId, check_name
 from skillstream_schemas.limits import utf8_length
 from skillstream_schemas.state import TaskState
 
-from .broker import Broker, CancelRecorded, Settlement
+from .broker import Broker, CancelRecorded, Entry, Settlement
 from .closing import Verdict, close_from_outside
-from .feed import Feed
 from .follow import FollowHub
-from .transcript import Transcript
+from .stream_reader import StreamReader, look
 
 CANCELLER = "canceller"
 _READ = 500
@@ -44,32 +43,15 @@ class Task:
         says that a newer attempt took text back. Raises UnknownTask, StreamGap where entries are missing,
         StreamLost where the stream vanishes, MalformedEntry and BrokerUnavailable.
         """
-        transcript = Transcript(self.id, after if isinstance(after, EventId) else EventId.parse(after))
-        feed = self._hub.feed(self.stream, transcript.cursor)
-        reconnected = feed.reconnected
-        try:
-            while transcript.final is None:
-                while not feed.is_ready:
-                    await feed.changed()
-                entry = feed.take()
-                if feed.reconnected != reconnected:
-                    reconnected = feed.reconnected
-                    if await self._went_back(transcript):
-                        yield self._rewind(transcript, feed)
-                    else:
-                        feed.rewind(transcript.cursor)  # what waits may come from before and after the break
-                    continue
-                if entry is None:
-                    match await self._look(transcript):
-                        case "ended":
-                            return
-                        case "went back":
-                            yield self._rewind(transcript, feed)
-                    continue
-                for event in transcript.take(event_from_fields(*entry)):
-                    yield event
-        finally:
-            feed.close()
+        async with aclosing(self.batches(after)) as batches:
+            async for batch in batches:
+                for item in batch:
+                    yield item if isinstance(item, ResetEvent) else event_from_fields(*item)
+
+    def batches(self, after: str | EventId = "0") -> AsyncGenerator[list[Entry | ResetEvent], None]:
+        """The same as `events`, unparsed and as much at once as came in: for faces that pass it on."""
+        cursor = after if isinstance(after, EventId) else EventId.parse(after)
+        return StreamReader(self._broker, self._hub, self.id, cursor).batches()
 
     async def text(self, after: str | EventId = "0") -> AsyncGenerator[str, None]:
         """Yields the pieces of the text as they come.
@@ -133,46 +115,23 @@ class Task:
 
     async def _final(self) -> FinalEvent:
         feed = self._hub.feed(self.stream, START, last_only=True)
-        transcript = Transcript(self.id)
+        cursor = START
         try:
             while True:
-                entry = await feed.next()
-                if entry is None:
-                    if await self._look(transcript) != "live":  # another stream than the one read before (failover)
-                        transcript.restart()
+                entries = await feed.next()
+                if entries is None:
+                    # another stream than the one read before (failover)
+                    if await look(self._broker, self.id, cursor) != "live":
+                        cursor = START
                         feed.rewind(START)
                     continue
-                transcript.cursor, fields = entry
+                cursor, fields = entries[-1]
                 if fields.get("type") == "final":
-                    event = event_from_fields(*entry)
+                    event = event_from_fields(cursor, fields)
                     assert isinstance(event, FinalEvent)
                     return event
         finally:
             feed.close()
-
-    async def _look(self, transcript: Transcript) -> str:
-        """What the ends of the stream say to a reader to whom nothing new came: ended, went back, or live."""
-        ends = await self._broker.ends(self.id)
-        if ends is None:
-            raise UnknownTask(f"task {self.id}") if transcript.cursor == START else StreamLost(f"task {self.id}")
-        top, fields = ends[1]
-        if top < transcript.cursor:
-            return "went back"
-        return "ended" if top == transcript.cursor and fields.get("type") == "final" else "live"
-
-    async def _went_back(self, transcript: Transcript) -> bool:
-        """True where the broker shows, after a reconnect, other events under the ids already seen (rule P15)."""
-        if transcript.cursor == START or await self._look(transcript) == "went back":
-            return transcript.cursor != START
-        opening = await self._opening(transcript.cursor.attempt)
-        return transcript.claim is not None and (opening is None or opening.claim != transcript.claim)
-
-    async def _opening(self, attempt: int) -> StatusEvent | None:
-        entries = await self._broker.read(self.id, EventId(attempt, 0), count=1)
-        if not entries or entries[0][0] != EventId(attempt, 1):
-            return None
-        event = event_from_fields(*entries[0])
-        return event if isinstance(event, StatusEvent) else None
 
     async def _length_at(self, cursor: EventId) -> int:
         """Code points of the text that a reader has who stands at the cursor."""
@@ -194,9 +153,3 @@ class Task:
                 return length
             place = entries[-1][0]
         return length
-
-    @staticmethod
-    def _rewind(transcript: Transcript, feed: Feed) -> ResetEvent:
-        transcript.restart()
-        feed.rewind(START)
-        return ResetEvent(attempt=0, keep=0)

@@ -10,14 +10,12 @@ from skillstream_schemas.ids import START, EventId
 class Transcript:
     """Responsible for the text of a task as its events come in, and for seeing that none is missing.
 
-    Starts behind `after`: with a cursor inside the stream the text is what came behind it. `claim` is the one
-    shown by the opening of the cursor's attempt, None where it was not seen.
+    Starts behind `after`: with a cursor inside the stream the text is what came behind it.
     """
 
     def __init__(self, task_id: str, after: EventId = START) -> None:
         self.task_id = task_id
         self.cursor = after
-        self.claim: int | None = None
         self.last_worker: str | None = None
         self.final: FinalEvent | None = None
         self._parts: list[str] = []
@@ -52,7 +50,7 @@ class Transcript:
             case ChunkEvent(text=str() as text):
                 self._parts.append(text)
             case StatusEvent(worker=str() as worker):
-                self.claim, self.last_worker = event.claim, worker
+                self.last_worker = worker
                 if event.id.attempt > 1:
                     keep = event.resume_from or 0
                     self._parts = [self.text[:keep]]
@@ -62,7 +60,3 @@ class Transcript:
             case _:
                 pass
         return followed
-
-    def restart(self) -> None:
-        """Forgets everything: the broker went back and shows other events under the ids already seen."""
-        self.cursor, self.claim, self.final, self._parts = START, None, None, []

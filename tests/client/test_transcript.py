@@ -122,7 +122,7 @@ def test_a_reset_stands_before_the_opening_that_makes_it() -> None:
     for event in (submission(), opening(1), chunk("1-2", "abc")):
         transcript.take(event)
     assert transcript.take(opening(2, 2)) == [ResetEvent(attempt=2, keep=2), opening(2, 2)]
-    assert (transcript.text, transcript.keep, transcript.claim, transcript.last_worker) == ("ab", 2, 2, "w2")
+    assert (transcript.text, transcript.keep, transcript.last_worker) == ("ab", 2, "w2")
 
 
 def test_structured_chunks_are_no_text() -> None:
@@ -137,12 +137,3 @@ def test_before_any_attempt_nothing_is_kept() -> None:
     assert transcript.keep is None
     transcript.take(opening(1))
     assert transcript.keep == 0
-
-
-def test_a_restart_forgets_everything() -> None:
-    transcript = Transcript("t")
-    for event in (submission(), opening(1), chunk("1-2", "abc")):
-        transcript.take(event)
-    transcript.restart()
-    assert (transcript.cursor, transcript.claim, transcript.text) == (EventId(0, 0), None, "")
-    assert transcript.take(submission()) == [submission()]
