@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
-from skillstream_schemas import errors, workflow_errors
+import skillstream_schemas
 from skillstream_schemas.errors import FailureCode, SkillstreamError
 
+_FOLDER = Path(skillstream_schemas.__file__).parent
+_MODULES = sorted(f"{skillstream_schemas.__name__}.{path.stem}" for path in _FOLDER.glob("*errors.py"))
 PAGE = Path(__file__).with_name("errors.md")
-_MODULES = (errors.__name__, workflow_errors.__name__)
 _HEAD = """# Errors
 
-Written by `python -m docs.generate_errors` from the modules of errors in `schemas/skillstream_schemas`; a test holds
-it to that. Codes are stable: one may be added, none changes its meaning or goes.
+Written by `python -m docs.generate_errors` from `errors.py` and the `…_errors.py` beside it in `schemas/skillstream_schemas`;
+a test holds it to that.
+Codes are stable: one may be added, none changes its meaning or goes.
 
 ## What a call raises
 
@@ -35,6 +38,8 @@ Where a final itself cannot be read, the router records the task as failed with 
 
 def page() -> str:
     """The whole page."""
+    for module in _MODULES:
+        import_module(module)
     raised = _table(("code", "class", "what happened", "what to do"), map(_error_row, _tree(SkillstreamError)))
     failed = _table(("code", "what happened", "what to do"), ((f"`{code}`", code.meaning, code.hint) for code in FailureCode))
     return _HEAD + raised + _FAILURES + failed + _ROUTER
@@ -42,9 +47,10 @@ def page() -> str:
 
 def _tree(error: type[SkillstreamError]) -> Iterator[type[SkillstreamError]]:
     yield error
-    for child in error.__subclasses__():
-        if child.__module__ in _MODULES:
-            yield from _tree(child)
+    # in the order in which they are defined, whatever was imported first
+    children = [child for child in error.__subclasses__() if child.__module__ in _MODULES]
+    for child in sorted(children, key=lambda child: _MODULES.index(child.__module__)):
+        yield from _tree(child)
 
 
 def _error_row(error: type[SkillstreamError]) -> tuple[str, ...]:

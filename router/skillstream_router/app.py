@@ -9,10 +9,10 @@ import secrets
 import socket
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from skillstream.clock import Clock
-from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
+from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, MissingExtra
 from skillstream_schemas.settings import Settings
 
 from .broker import RouterBroker
@@ -23,6 +23,9 @@ from .reaper import Reaper, ReapingPace
 from .reconciler import Reconciler, ReconcilingPace
 from .settling import Settler
 from .store import Store
+
+if TYPE_CHECKING:
+    from .http import HttpServer
 
 log = logging.getLogger(__name__)
 _PROJECTORS = 2
@@ -42,9 +45,10 @@ class Router:
     """Responsible for one router process; several may run on one broker and one database.
 
     Start order: the broker; the database, which is made where there is none, so that a router without a broker leaves
-    none behind; projectors, reaper and reconciler; the inbox last, since nothing may be read that cannot be kept. Stop
-    order: the inbox first, so that no new rings come; the projectors once all that was read is acknowledged (what is
-    not, comes to another router); the other roles; the broker; the database last.
+    none behind; projectors, reaper and reconciler; the inbox, since nothing may be read that cannot be kept; the HTTP
+    gateway last, where the settings name an address, since callers may come at once. Stop order: the gateway first, so
+    that no new requests come and followers go elsewhere; the inbox, so that no new rings come; the projectors once all
+    that was read is acknowledged (what is not, comes to another router); the other roles; the broker; the database last.
 
     `name` is unique among the routers of a broker.
     """
@@ -69,6 +73,8 @@ class Router:
         self._reaper = Reaper(self._broker, self._store, settler, clock, self._projector.project, pace.reaping)
         self._reconciler = Reconciler(self._broker, self._store, self._projector.project, self._look, pace.reconciling)
         self._inbox = Inbox(self._broker, self._rings, pace.reading)
+        self.http = None if self.settings.http is None else _http_server(self.settings, clock)
+        self._serving: list[asyncio.Task[None]] = []
         self._reading: list[asyncio.Task[None]] = []
         self._projecting: list[asyncio.Task[None]] = []
         self._watching: list[asyncio.Task[None]] = []
@@ -85,7 +91,7 @@ class Router:
         await self._shut_down()
 
     async def start(self) -> None:
-        """Starts all roles; raises BrokerUnavailable, ShardsMismatch, DatabaseUnavailable."""
+        """Starts all roles; raises BrokerUnavailable, ShardsMismatch, DatabaseUnavailable, OpenGateway, AddressInUse."""
         try:
             await self._broker.open()
             await self._store.open()
@@ -96,6 +102,13 @@ class Router:
         self._projecting = [_role(self._projector.run()) for _ in range(_PROJECTORS)]
         self._watching = [_role(self._reaper.run()), _role(self._reconciler.run())]
         self._reading = [_role(self._inbox.run())]
+        if self.http is not None:
+            try:
+                await self.http.start()
+            except BaseException:
+                await self._shut_down()
+                raise
+            self._serving = [_role(self.http.run())]
 
     async def until_reading(self) -> None:
         """Waits until this router waits for rings."""
@@ -106,7 +119,7 @@ class Router:
         async with self:
             asked = asyncio.ensure_future(self._stop_asked.wait())
             try:
-                roles = (*self._reading, *self._projecting, *self._watching)
+                roles = (*self._serving, *self._reading, *self._projecting, *self._watching)
                 done, _ = await asyncio.wait((asked, *roles), return_when=asyncio.FIRST_COMPLETED)
                 for role in done - {asked}:
                     role.result()
@@ -118,6 +131,9 @@ class Router:
         self._stop_asked.set()
 
     async def _shut_down(self) -> None:
+        await _end(self._serving)
+        if self.http is not None:
+            await self.http.stop()
         await _end(self._reading)
         self._broker.close_reader()  # the read under way would be given rings that nobody works off
         last_rings = asyncio.ensure_future(self._work_off())
@@ -142,6 +158,16 @@ class Router:
 
     def _look(self, task_ids: Iterable[str]) -> None:
         self._reaper.look(task_ids)
+
+
+def _http_server(settings: Settings, clock: Clock) -> HttpServer:
+    try:
+        from .http import HttpServer
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("skillstream"):
+            raise
+        raise MissingExtra(f"HTTP needs {error.name}: pip install 'skillstream[http]'") from None
+    return HttpServer(settings, clock)
 
 
 def _role(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -18,6 +18,7 @@ from skillstream_schemas.ids import check_name
 from skillstream_schemas.money import micros_to_usd
 from skillstream_schemas.state import TaskState
 
+from . import keys_cli
 from .app import Router
 from .store import Reports
 
@@ -33,19 +34,23 @@ def register(app: typer.Typer) -> None:
     """Adds the router's commands."""
     for function in (router, show, tasks, history, accounts, statement):
         app.command()(function)
+    app.add_typer(keys_cli.commands(), name="keys")
 
 
 @command
 async def router(
     redis: Annotated[str | None, typer.Option("--redis", help="URL of the broker.", metavar="URL")] = None,
     database: DatabaseOption = None,
+    http: Annotated[str | None, typer.Option("--http", help="Answer HTTP here.", metavar="HOST:PORT")] = None,
+    no_http: Annotated[bool, typer.Option("--no-http", help="Answer no HTTP, whatever the environment says.")] = False,
     until_eof: UntilEof = False,
 ) -> Exit:
     """Run a router: state, history and payment of all tasks, until SIGTERM or SIGINT."""
     logging.basicConfig(
         level=os.environ.get("SKILLSTREAM_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    running = Router(settings_from(redis_url=redis, database_url=database))
+    settings = settings_from(redis_url=redis, database_url=database, http=http)
+    running = Router(settings.changed(http=None) if no_http else settings)
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, running.stop)
@@ -130,6 +135,9 @@ async def statement(
 async def _announce(running: Router) -> None:
     await running.until_reading()
     calm_garbage_collector()
+    if running.http is not None:
+        await running.http.until_serving()
+        write(f"HTTP at {running.http.url}")
     write(f"router {running.name} is ready")
 
 

@@ -13,14 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from .errors import InvalidSettings
 from .keys import Keyspace
-from .limits import Limits
+from .limits import KIB, MIB, Limits
 from .request import describe
 
 _PREFIX = "SKILLSTREAM_"
 _DAY_S = 86_400
 _LONGEST_S = 3650 * _DAY_S
-_URLS = ("redis_url", "database_url")
+_URLS = ("redis_url", "database_url", "http_redis_url")
 _USER = re.compile(r"(?<=://).*@", re.DOTALL)  # up to the last @: a password may hold what should have been %-encoded
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s/]+):([0-9]{1,5})\Z")
 _SECRET = re.compile(r"([?&][^=&]*(?:user|pass|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
@@ -33,7 +34,10 @@ class Settings(BaseModel):
     tasks at once, `poll_s` between looks for jobs of clients that do not ring, `announce_s` between announcements.
     Connections: `connect_timeout_s`, `answer_timeout_s` for one answer, `patience_s` until a step gives up on a
     broker that stays away. History: `context_messages` kept per context for `context_ttl_s`. Ledger:
-    `platform_share` in hundredths of a percent of each price.
+    `platform_share` in hundredths of a percent of each price. Gateway: `http` is its HOST:PORT, None for no gateway;
+    `http_redis_url` the broker's URL with a user of its own; `http_cors` the origins whose pages may call it (in the
+    environment separated by commas), `http_body_bytes` the limit of a request's body, `http_keep_alive_s` the longest
+    silence on a stream.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -56,14 +60,37 @@ class Settings(BaseModel):
     context_messages: int = Field(default=50, ge=0, le=10_000)
     context_ttl_s: float = Field(default=30 * _DAY_S, ge=0.001, le=_LONGEST_S)
     platform_share: int = Field(default=500, ge=0, le=10_000)
+    http: str | None = None
+    http_redis_url: str | None = None
+    http_cors: tuple[str, ...] = ()
+    http_body_bytes: int = Field(default=8 * MIB, ge=KIB, le=64 * MIB)
+    http_keep_alive_s: float = Field(default=15, gt=0, le=3600)
     limits: Limits = Limits()
 
     @field_validator(*_URLS)
     @classmethod
-    def _is_url(cls, value: str) -> str:
-        if "://" not in value:
+    def _is_url(cls, value: str | None) -> str | None:
+        if value is not None and "://" not in value:
             raise ValueError("is not a URL")
         return value
+
+    @field_validator("http_cors", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return [origin.strip() for origin in value.split(",") if origin.strip()] if isinstance(value, str) else value
+
+    @field_validator("http")
+    @classmethod
+    def _is_address(cls, value: str | None) -> str | None:
+        if value is not None and _ADDRESS.match(value) is None:
+            raise ValueError("is not HOST:PORT")
+        return value
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port of the gateway, None where there is none; port 0 is any free one."""
+        found = _ADDRESS.match(self.http or "")
+        return None if found is None else (found[1].strip("[]"), int(found[2]))
 
     @property
     def keys(self) -> Keyspace:
@@ -108,7 +135,7 @@ class Settings(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """What repr, str and rich show: no user and no password."""
         for name, value in self:
-            yield name, without_secret(value) if name in _URLS else value
+            yield name, without_secret(value) if name in _URLS and value is not None else value
 
 
 def without_secret(url: str) -> str:

@@ -29,12 +29,18 @@ GOOD: dict[str, tuple[str, Any]] = {
     "context_messages": ("0", 0),
     "context_ttl_s": ("60", 60),
     "platform_share": ("10000", 10_000),
+    "http": ("[::1]:8000", "[::1]:8000"),
+    "http_redis_url": ("redis://submitter@broker", "redis://submitter@broker"),
+    "http_cors": ("https://a.example, https://b.example", ("https://a.example", "https://b.example")),
+    "http_body_bytes": ("2048", 2048),
+    "http_keep_alive_s": ("1.5", 1.5),
 }
 BAD = {
     "redis_url": "localhost", "database_url": "", "prefix": "{x}", "shards": "0", "stream_ttl_s": "60", "final_ttl_s": "0",
     "lease_s": "soon", "grace_s": "-1", "cancel_grace_s": "0", "concurrency": "1.5", "poll_s": "0", "announce_s": "0",
     "connect_timeout_s": "nan",
     "answer_timeout_s": "0", "patience_s": "", "context_messages": "-1", "context_ttl_s": "0", "platform_share": "10001",
+    "http": "8000", "http_redis_url": "broker", "http_cors": "", "http_body_bytes": "10", "http_keep_alive_s": "0",
 }  # fmt: skip
 
 

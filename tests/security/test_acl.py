@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -49,7 +50,9 @@ class Parts:
         self.worker_settings: Settings = settings_of("worker", poll_s=0.1)
         self.submitter = Client(settings=settings_of("submitter"))
         self.follower = Client(settings=settings_of("follower"))
-        self.router = Router(settings_of("router", database_url=self.ledger.url), pace=PACE)
+        gateway_url = settings_of("submitter").redis_url
+        router_settings = settings_of("router", database_url=self.ledger.url, http="127.0.0.1:0", http_redis_url=gateway_url)
+        self.router = Router(router_settings, pace=PACE)
         self.admin = admin
         self._stack = AsyncExitStack()
 
@@ -106,6 +109,19 @@ async def cancel(parts: Parts) -> None:
     assert (await running.cancel("enough", timeout=BOUND_S)).text == "part"
     await parts.recorded(running, TaskState.CANCELED)
     assert await parts.submitter.queue_depths(AGENT) == (0, 0)
+
+
+async def over_http(parts: Parts) -> None:
+    """The gateway of the router, with the submitter's user: submit, follow, cancel, list, be well."""
+    assert parts.router.http is not None
+    async with httpx.AsyncClient(base_url=parts.router.http.url, timeout=BOUND_S, trust_env=False) as http:
+        message = script(["say", "part"], ["reach", "asked"], ["wait", "never"])
+        told = (await http.post("/v1/tasks", json={"agent": AGENT, "skill": "stream", "message": message})).json()
+        await parts.gates.reached("asked")
+        assert (await http.post(f"/v1/tasks/{told['id']}/cancel")).json()["state"] == "canceled"
+        assert '"type":"final"' in (await http.get(f"/v1/tasks/{told['id']}/events")).text
+        assert len((await http.get("/v1/agents")).json()["agents"]) == 1
+        assert (await http.get("/healthz")).status_code == 200
 
 
 async def retry_and_delegate(parts: Parts) -> None:
@@ -165,7 +181,7 @@ async def test_a_whole_life_with_the_rights_of_each_role_and_not_one_denial(
 ) -> None:
     with UsedCommands(admin) as used:
         async with Parts(settings_of, admin, tmp_path) as parts:
-            for step in (run_and_follow, cancel, retry_and_delegate, drain, repair, hourly):
+            for step in (run_and_follow, cancel, over_http, retry_and_delegate, drain, repair, hourly):
                 await step(parts)
                 used.note_users()
                 assert parts.denials() == [], step.__name__

@@ -28,6 +28,7 @@ def run() -> None:
     """Runs the command line of this process."""
     app, missing = build()
     known = {command.name or getattr(command.callback, "__name__", "") for command in app.registered_commands}
+    known |= {group.name or "" for group in app.registered_groups}
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
     if missing and asked and not asked.startswith("-") and asked not in known:
         extras = ",".join(missing)

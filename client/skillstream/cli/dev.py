@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +22,7 @@ from .exits import Exit, command
 from .output import write
 from .target import claim_folder, environment_of, publish_running, settings_from, withdraw_running
 
+_HOST, _HTTP_PORT = "127.0.0.1", 8000
 _STOP_S = 50.0
 _CHUNK_BYTES = 64 * 1024
 _LINE_BYTES = 4000
@@ -30,20 +33,36 @@ async def dev(
     targets: Annotated[list[str], typer.Argument(help="Agents, as MODULE:AGENT.", metavar="MODULE:AGENT...")],
     redis: Annotated[str | None, typer.Option("--redis", help="A server of your own instead of the embedded one.")] = None,
     data: Annotated[Path, typer.Option(help="Where broker and database keep their data.")] = Path(".skillstream"),
+    http: Annotated[str | None, typer.Option(help="Where HTTP is answered.", metavar="HOST:PORT")] = None,
 ) -> Exit:
-    """Run a broker, a worker and a router; Ctrl-C stops them together."""
+    """Run a broker, a worker and a router that answers HTTP; Ctrl-C stops them together."""
     data.mkdir(parents=True, exist_ok=True)
     claim_folder(data)
     database_url = f"sqlite:///{(data / 'skillstream.db').resolve()}"
     with ExitStack() as stack:
         url = redis or os.environ.get("SKILLSTREAM_REDIS_URL")
         url = url or stack.enter_context(EmbeddedValkey(data.resolve() / "valkey")).url
-        settings = settings_from(redis_url=url, database_url=database_url)
+        settings = settings_from(redis_url=url, database_url=database_url, http=http)
+        address = settings.http or _free_address()
         publish_running(settings)
         stack.callback(withdraw_running)
         write(f"broker   {without_secret(settings.redis_url)}")
         write(f"database {database_url}")
-        return await _run_together({"worker": ["worker", *targets], "router": ["router"]}, environment_of(settings))
+        router = ["router", "--no-http"] if address is None else ["router", "--http", address]
+        return await _run_together({"worker": ["worker", *targets], "router": router}, environment_of(settings))
+
+
+def _free_address() -> str | None:
+    """Where HTTP is answered unless told otherwise; None where its extra is not installed."""
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        return None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, _HTTP_PORT))
+        except OSError:
+            return f"{_HOST}:0"
+    return f"{_HOST}:{_HTTP_PORT}"
 
 
 async def _run_together(commands: dict[str, list[str]], env: dict[str, str]) -> Exit:

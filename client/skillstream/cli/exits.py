@@ -22,6 +22,7 @@ from skillstream_schemas.errors import (
     ShardsMismatch,
     SkillstreamError,
 )
+from skillstream_schemas.gateway_errors import AddressInUse, OpenGateway
 from skillstream_schemas.state import TaskState
 
 from .process import run_loop
@@ -40,7 +41,9 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-_USAGE = (InvalidName, InvalidRequest, InvalidSettings, InvalidTarget, MissingExtra, ShardsMismatch)
+_USAGE = (
+    AddressInUse, InvalidName, InvalidRequest, InvalidSettings, InvalidTarget, MissingExtra, OpenGateway, ShardsMismatch,
+)  # fmt: skip
 
 
 def exit_of_state(state: TaskState) -> Exit:

@@ -1,0 +1,148 @@
+"""A task's events as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from enum import Enum
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from skillstream.broker import Entry
+from skillstream.task import Task
+from skillstream_schemas.errors import MalformedEntry, SkillstreamError
+from skillstream_schemas.event import ResetEvent
+from skillstream_schemas.ids import EventId
+
+from .event_json import event_json
+from .failures import shown
+
+_STALL_S = 60.0
+"""A reader that takes nothing for so long is let go: it can come back with its cursor."""
+_WRITE_CHARS = 64 * 1024
+"""What is written at once: more would wait in memory for a slow reader."""
+# neither has a blank line of its own: some clients hand that out as an event without data
+_RETRY = b"retry: 1000\n"
+_KEEP_ALIVE = b": keep-alive\n"
+_HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+
+
+class End(Enum):
+    """Why a stream of events ended."""
+
+    DONE = "done"
+    LEFT = "left"
+    STOPPING = "stopping"
+
+
+class EventStream(Response):
+    """Responsible for one follower: writes at once what came in since its last write, keeps the line alive, ends behind
+    the final.
+
+    `stopping` is set when the gateway stops; `left` is called where the reader leaves before the end. A slow reader holds
+    up its own reading alone: nothing is fetched for it while it takes nothing.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        task: Task,
+        after: EventId,
+        *,
+        keep_alive_s: float,
+        stopping: asyncio.Event,
+        left: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.init_headers({**_HEADERS, "x-task-id": task.id})
+        self._task = task
+        self._after = after
+        self._keep_alive_s = keep_alive_s
+        self._stopping = stopping
+        self._left = left
+        self._silent = False
+        self._sending_since_s: float | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request with the stream."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        work = [asyncio.ensure_future(part) for part in (self._write(send), _disconnected(receive), self._stopping.wait())]
+        try:
+            end = await self._until_end(work, send)
+        finally:
+            for part in work:
+                part.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+        if end is not End.LEFT:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        elif self._left is not None:
+            await self._left()
+
+    async def _until_end(self, work: Sequence[asyncio.Future[Any]], send: Send) -> End:
+        writing, leaving, _ = work
+        while True:
+            done, _ = await asyncio.wait(work, timeout=self._keep_alive_s, return_when=asyncio.FIRST_COMPLETED)
+            if writing in done:
+                writing.result()
+                return End.DONE
+            if done:
+                return End.LEFT if leaving in done else End.STOPPING
+            if self._sending_since_s is None:
+                if self._silent:
+                    await self._send(send, _KEEP_ALIVE)
+                self._silent = True
+            elif time.monotonic() - self._sending_since_s > _STALL_S:
+                return End.LEFT
+
+    async def _write(self, send: Send) -> None:
+        prefix = _RETRY  # goes with the first events: each write is a system call
+        try:
+            async with aclosing(self._task.batches(self._after)) as batches:
+                async for batch in batches:
+                    for blocks in _blocks(batch):
+                        await self._send(send, prefix + blocks)
+                        prefix = b""
+        except SkillstreamError as error:
+            await self._send(send, f"data: {_error_json(error)}\n\n".encode())
+
+    async def _send(self, send: Send, body: bytes) -> None:
+        self._sending_since_s, self._silent = time.monotonic(), False
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        self._sending_since_s = None
+
+
+def _blocks(batch: list[Entry | ResetEvent]) -> Iterator[bytes]:
+    """What is written for a batch, in few writes; raises MalformedEntry behind what stands before an entry that is no event."""
+    blocks: list[str] = []
+    size = 0
+    for item in batch:
+        try:
+            # a reset has no id: whoever is cut behind it comes back before the opening, and hears it again
+            place = "" if isinstance(item, ResetEvent) else f"id: {item[0]}\n"
+            blocks.append(f"{place}data: {event_json(item)}\n\n")
+        except MalformedEntry:
+            if blocks:
+                yield "".join(blocks).encode()
+            raise
+        size += len(blocks[-1])
+        if size > _WRITE_CHARS:
+            yield "".join(blocks).encode()
+            blocks, size = [], 0
+    if blocks:
+        yield "".join(blocks).encode()
+
+
+def _error_json(error: SkillstreamError) -> str:
+    return json.dumps({"type": "error", "error": shown(error)}, ensure_ascii=False)
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

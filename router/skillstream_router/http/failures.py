@@ -1,0 +1,99 @@
+"""Errors as HTTP answers: one shape, `{"error": {"code", "message"}}`, with the codes of docs/errors.md."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from skillstream_schemas import errors, gateway_errors
+from skillstream_schemas.errors import InvalidRequest, SkillstreamError
+
+log = logging.getLogger(__name__)
+
+_STATUS: Mapping[type[SkillstreamError], int] = {
+    gateway_errors.Unauthorized: 401,
+    gateway_errors.ForeignHost: 403,
+    gateway_errors.EventsGone: 410,
+    gateway_errors.UnknownContext: 404,
+    gateway_errors.MalformedJson: 400,
+    gateway_errors.BodyTooLarge: 413,
+    gateway_errors.UnsupportedMedia: 415,
+    errors.MessageTooLarge: 413,
+    errors.InvalidRequest: 422,
+    errors.UnknownAgent: 404,
+    errors.UnknownSkill: 404,
+    errors.UnknownTask: 404,
+    errors.TaskIdTaken: 409,
+    errors.StreamGap: 410,
+    errors.StreamLost: 410,
+    errors.ResultTimeout: 504,
+    errors.BrokerUnavailable: 503,
+    errors.DatabaseUnavailable: 503,
+}
+_PLACES = 5
+
+
+def status_of(error: SkillstreamError) -> int:
+    """The HTTP status of an error; 500 for one that no request should bring about."""
+    return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
+
+
+def shown(error: SkillstreamError) -> dict[str, str]:
+    """Code and message of an error, as every face shows them."""
+    hint = f" ({error.hint})" if error.hint else ""
+    return {"code": error.code, "message": f"{error.message}{hint}"}
+
+
+def answer(error: SkillstreamError) -> Response:
+    """The answer to a request that failed."""
+    status = status_of(error)
+    if status >= 500:
+        log.warning("answered %d: %s", status, error)
+    headers = {"www-authenticate": "Bearer"} if status == 401 else None
+    return _answer(status, shown(error), headers)
+
+
+def invalid(error: RequestValidationError) -> SkillstreamError:
+    """What a request that does not fit its endpoint's model is refused with; no input values, they may be private or huge."""
+    found = error.errors()
+    if any(problem["type"] == "json_invalid" for problem in found):
+        return gateway_errors.MalformedJson()
+    places = (
+        f"{'.'.join(str(part)[:40] for part in problem['loc'][1:_PLACES]) or 'body'}: {problem['msg']}" for problem in found
+    )
+    return InvalidRequest("; ".join(places)[:500])
+
+
+def install(app: FastAPI) -> None:
+    """Has an app answer all errors in our shape."""
+
+    @app.exception_handler(SkillstreamError)
+    async def _ours(_request: Request, error: SkillstreamError) -> Response:
+        return answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def _validation(_request: Request, error: RequestValidationError) -> Response:
+        return answer(invalid(error))
+
+    @app.exception_handler(HTTPException)
+    async def _http(_request: Request, error: HTTPException) -> Response:
+        if error.status_code == 400:
+            return answer(gateway_errors.MalformedJson())
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
+        return _answer(error.status_code, {"code": code, "message": str(error.detail)}, error.headers)
+
+    @app.exception_handler(Exception)
+    async def _unexpected(_request: Request, _error: Exception) -> Response:
+        return _answer(500, {"code": "internal_error", "message": "this is a fault of the gateway; its log has the details"})
+
+
+def _answer(status: int, error: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Response:
+    body = json.dumps({"error": error}, ensure_ascii=False)
+    return Response(body.encode(errors="replace"), status, headers, media_type="application/json")

@@ -1,0 +1,120 @@
+"""The gateway inside the router's process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from skillstream.clock import Clock
+from skillstream_router.store import GatewayStore
+from skillstream_schemas.gateway_errors import AddressInUse, OpenGateway
+from skillstream_schemas.settings import Settings
+
+from .app import Parts, make_app
+from .authentication import Authenticator
+from .doors import Doors
+from .gateway import Gateway
+from .key_ring import KeyRing
+from .read_tokens import TokenSigner
+
+_STOP_S = 3
+_BACKLOG = 2048
+
+
+class HttpServer:
+    """Responsible for listening, and for answering until it is stopped.
+
+    Start order: the database, whose keys decide whether it may listen at all; the broker; the socket last. Stop order:
+    streams end first, without a final, so that their readers come back to another router; the socket; the connections
+    to broker and database once nobody uses them.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        address = settings.http_address
+        assert address is not None, "the settings name no address"
+        self.host, self.port = address
+        self._settings = settings
+        self._clock = clock
+        self._store = GatewayStore(settings)
+        self._keys = KeyRing(self._store, clock)
+        self._gateway = Gateway(settings, self._store, clock)
+        self._listening = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<HttpServer {self.url} {'serving' if self._serving and not self._serving.done() else 'stopped'}>"
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    async def start(self) -> None:
+        """Listens; raises OpenGateway, AddressInUse, DatabaseUnavailable, BrokerUnavailable."""
+        await self._store.open()
+        doors = Doors(self.host, self._settings.http_cors)
+        if not doors.is_loopback and not any(key.revoked_at is None for key in await self._store.keys()):
+            raise OpenGateway(f"{self.host} is no loopback address and no API key is in use")
+        await self._gateway.open()
+        signer = TokenSigner(await self._store.signing_secret())
+        listener = _listen(self.host, self.port)
+        self.port = listener.getsockname()[1]
+        authenticator = Authenticator(self._keys, signer, self._clock, doors)
+        app = make_app(Parts(self._gateway, authenticator, self._stopping))
+        # uvicorn's lines of requests hold their URLs, and those may hold read tokens: warnings only
+        self._server = _Server(
+            uvicorn.Config(
+                app, http="httptools", ws="websockets-sansio",
+                ws_max_size=self._settings.http_body_bytes, ws_per_message_deflate=False,
+                lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False, proxy_headers=False,
+                timeout_graceful_shutdown=_STOP_S,
+            )
+        )  # fmt: skip
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve([listener]), name="skillstream-http")
+        self._listening.set()
+
+    async def until_serving(self) -> None:
+        """Waits until requests are answered."""
+        await self._listening.wait()
+
+    async def run(self) -> None:
+        """Serves until it is stopped."""
+        assert self._serving is not None, "it was not started"
+        await asyncio.shield(self._serving)
+
+    async def stop(self) -> None:
+        """Stops in order; twice is safe, and also where the start failed half way."""
+        self._stopping.set()
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await asyncio.wait([self._serving])
+        await self._gateway.close()
+        await self._store.close()
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves signals to the router."""
+        yield
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)  # from here on connections wait for their answer
+    except (OSError, OverflowError) as error:
+        listener.close()
+        why = "in use" if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else str(error)
+        raise AddressInUse(f"{host}:{port}: {why}") from None
+    return listener

@@ -1,0 +1,75 @@
+"""Errors that only the HTTP gateway answers with; the rest of the tree stands in errors.py."""
+
+from __future__ import annotations
+
+from .errors import InvalidRequest, SkillstreamError
+
+
+class Unauthorized(SkillstreamError):
+    """The request has no valid API key, and no read token for what it asks."""
+
+    code = "unauthorized"
+    hint = "send Authorization: Bearer KEY; skillstream keys create makes a key"
+
+
+class OpenGateway(SkillstreamError):
+    """The HTTP gateway would listen beyond this machine while there is no API key: anyone could submit."""
+
+    code = "open_gateway"
+    hint = "make a key first (skillstream keys create --payer NAME), or listen on 127.0.0.1"
+
+
+class ForeignHost(SkillstreamError):
+    """An open gateway answers only requests that name this machine: a web page must not reach it under another name."""
+
+    code = "foreign_host"
+    hint = "use http://127.0.0.1, or make an API key; pages of other origins are let in by http_cors"
+
+
+class EventsGone(SkillstreamError):
+    """The events behind this cursor are no longer kept."""
+
+    code = "gap"
+    hint = "GET /v1/tasks/{id} has the outcome as long as the database keeps it"
+
+
+class UnknownContext(SkillstreamError):
+    """There is no such context."""
+
+    code = "unknown_context"
+    hint = "a context begins with the first task that names it"
+
+
+class UnknownKey(SkillstreamError):
+    """There is no API key of this id that could be revoked."""
+
+    code = "unknown_key"
+    hint = "skillstream keys list shows all"
+
+
+class MalformedJson(InvalidRequest):
+    """The body is not JSON."""
+
+    code = "malformed_json"
+    hint = "send one JSON object in UTF-8"
+
+
+class BodyTooLarge(InvalidRequest):
+    """The body is larger than the gateway takes."""
+
+    code = "body_too_large"
+    hint = "http_body_bytes is the limit; put large input where the skill can fetch it and send a reference"
+
+
+class UnsupportedMedia(InvalidRequest):
+    """The body is of another type than application/json."""
+
+    code = "unsupported_media_type"
+    hint = "send content-type: application/json"
+
+
+class AddressInUse(SkillstreamError):
+    """The address for HTTP cannot be listened on."""
+
+    code = "address_in_use"
+    hint = "another process has it, or it is no address of this machine; --http HOST:PORT names another"

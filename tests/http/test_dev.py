@@ -1,0 +1,42 @@
+"""`skillstream dev` answers HTTP without being asked for, and says where."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.processes import Process
+
+AGENT = """
+from skillstream_worker import Agent
+
+agent = Agent("greeter")
+
+
+@agent.skill("greet")
+async def greet(message, context):
+    yield "hello "
+    yield message
+"""
+
+
+@pytest.mark.timeout(90)
+def test_a_task_over_http_a_minute_after_installing(tmp_path: Path) -> None:
+    (tmp_path / "greeting.py").write_text(AGENT)
+    env = {
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    }
+    with Process("dev", "greeting:agent", "--data", str(tmp_path / "data"), env=env) as dev:
+        for _ in ("worker", "router"):  # in any order
+            dev.wait_for("is ready", 30)
+        (url,) = (line.split()[-1] for line in dev.lines if "HTTP at " in line)
+        order = {"agent": "greeter", "skill": "greet", "message": "you", "stream": True}
+        text = httpx.post(f"{url}/v1/tasks", json=order, timeout=30, trust_env=False).text
+        assert '"type":"final","state":"completed","text":"hello you"' in text
+        dev.send(signal.SIGINT)
+        assert dev.wait(30) == 0
