@@ -5,12 +5,12 @@ COPY schemas schemas
 COPY client client
 COPY worker worker
 COPY router router
-RUN pip wheel --no-cache-dir --wheel-dir /wheels ".[worker,router]"
+RUN pip wheel --no-cache-dir --wheel-dir /wheels ".[http,router,worker]"
 
 FROM python:3.11-slim
 ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links=/wheels "skillstream[worker,router]"
+    pip install --no-cache-dir --no-index --find-links=/wheels "skillstream[http,router,worker]"
 # a new named volume takes over the owner of the folder that it covers
 RUN useradd --system --uid 10001 --no-create-home skillstream && install --directory --owner=skillstream /data
 WORKDIR /app

@@ -69,7 +69,7 @@ def test_the_image_takes_python_extras_and_sources_that_the_project_has() -> Non
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     runs = [rest for stage in dockerfile_stages() for word, rest in stage if word == "RUN"]
     extras = {extra for run in runs for found in re.findall(r"\[([a-z,]+)\]", run) for extra in found.split(",")}
-    assert extras == {"worker", "router"}
+    assert extras == {"http", "router", "worker"}
     assert extras <= project["project"]["optional-dependencies"].keys()
     copied = {source for word, rest in dockerfile_stages()[0] if word == "COPY" for source in rest.split()[:-1]}
     packages = {package.split("/")[0] for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
@@ -99,7 +99,7 @@ def test_files_hold_no_secret_and_no_address_of_a_registry(file: str) -> None:
 def test_images_are_pinned() -> None:
     images = [service["image"] for service in services().values()]
     images += [rest.split()[0] for stage in dockerfile_stages() for word, rest in stage if word == "FROM"]
-    assert len(images) == 5
+    assert len(images) == 6
     for image in images:
         name, _, tag = image.partition(":")
         assert name
@@ -113,8 +113,9 @@ def test_variables_are_settings_and_have_values_that_can_be_used() -> None:
         assert settings_of(service).redis_url == "redis://redis:6379/0"
 
 
-def test_the_database_of_the_router_is_on_its_volume() -> None:
-    router = services()["router"]
+@pytest.mark.parametrize("name", ["router", "http"])
+def test_the_database_of_the_router_is_on_its_volume(name: str) -> None:
+    router = services()[name]
     folder = router["volumes"][0].split(":")[1]
     assert settings_of(router).database_url.startswith(f"sqlite:///{folder}/")
     assert f"--owner={dict(dockerfile_stages()[-1])['USER']} {folder}" in (ROOT / "Dockerfile").read_text()
@@ -126,12 +127,17 @@ def test_the_worker_can_be_scaled_and_has_time_to_end_its_tasks() -> None:
     assert seconds(worker["stop_grace_period"]) >= settings_of(worker).grace_s + 5
 
 
-def test_no_service_takes_a_port_of_the_machine() -> None:
-    assert not any("ports" in service for service in services().values())
+def test_only_the_gateway_takes_a_port_of_the_machine_and_only_where_it_is_asked_for() -> None:
+    assert [name for name, service in services().items() if "ports" in service] == ["http"]
+    gateway = services()["http"]
+    assert gateway["profiles"] == ["http"]
+    address = settings_of(gateway).http_address
+    assert address is not None
+    assert gateway["ports"] == [f"127.0.0.1:{address[1]}:{address[1]}"]
 
 
 def test_services_start_behind_a_broker_that_is_healthy_and_keeps_its_data() -> None:
-    assert ours().keys() == {"router", "worker"}
+    assert ours().keys() == {"http", "router", "worker"}
     for service in ours().values():
         assert service["depends_on"] == {"redis": {"condition": "service_healthy"}}
     redis = services()["redis"]
