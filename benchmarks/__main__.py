@@ -19,6 +19,7 @@ from . import (
     idle,
     latency,
     memory,
+    over_http,
     publishing,
     routing,
     submission,
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Lab], Report]] = {
     "submission": submission.measure,
     "routing": routing.measure,
     "following": following.measure,
+    "over_http": over_http.measure,
     "idle": idle.measure,
     "memory": memory.measure,
 }
