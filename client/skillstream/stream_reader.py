@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from skillstream_schemas.errors import StreamGap, StreamLost, UnknownTask
+from skillstream_schemas.errors import MalformedEntry, StreamGap, StreamLost, UnknownTask
 from skillstream_schemas.event import ResetEvent, StatusEvent, event_from_fields
 from skillstream_schemas.ids import START, EventId
 
@@ -77,17 +77,25 @@ class StreamReader:
             if not cursor.is_followed_by(event_id):
                 return StreamGap(self.task_id, str(cursor), str(event_id))
             if event_id.is_opening:
-                opening = event_from_fields(event_id, fields)
-                if isinstance(opening, StatusEvent):
-                    self.claim = opening.claim
-                    if event_id.attempt > 1:
-                        batch.append(ResetEvent(attempt=event_id.attempt, keep=opening.resume_from or 0))
+                batch += self._opened(entry)
             batch.append(entry)
             self.cursor = cursor = event_id
             if fields.get("type") == "final":
                 self.ended = True
                 return None
         return None
+
+    def _opened(self, entry: Entry) -> list[ResetEvent]:
+        """Notes whose attempt opens; what takes text back, where an older one may have said something."""
+        try:
+            opening = event_from_fields(*entry)
+        except MalformedEntry:  # whoever reads the entry hears so, in its place
+            return []
+        if not isinstance(opening, StatusEvent):
+            return []
+        self.claim = opening.claim
+        attempt = opening.id.attempt
+        return [ResetEvent(attempt=attempt, keep=opening.resume_from or 0)] if attempt > 1 else []
 
     async def _went_back(self) -> bool:
         """True where the broker shows, after a reconnect, other events under the ids already seen (rule P15)."""

@@ -233,6 +233,10 @@ async def test_an_entry_that_is_none_is_an_error_behind_what_could_be_read(http:
     hand.add("t", "1-2", type="chunk", text="x", surplus="y")
     events = await read_all(http, "t")
     assert (ids(events[:-1]), events[-1]["error"]["code"]) == (["0-1", "1-1"], "malformed_entry")
+    hand.submit("u")
+    hand.add("u", "1-1", type="status", state="working", worker="w1")  # an opening without its claim
+    events = await read_all(http, "u")
+    assert (ids(events[:-1]), events[-1]["error"]["code"]) == (["0-1"], "malformed_entry")
 
 
 async def test_followers_share_one_connection(http: httpx.AsyncClient, hand: HandWorker, outside: redis.Redis) -> None:
