@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import sys
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from skillstream.cli.app import build
 from skillstream_router.app import Router
 from skillstream_router.http.read_tokens import ReadToken, TokenSigner
 from skillstream_router.store import GatewayStore
+from skillstream_schemas.errors import MissingExtra
 from skillstream_schemas.gateway_errors import AddressInUse, OpenGateway
 from skillstream_schemas.settings import Settings
 from tests.client.hand_worker import HandWorker
@@ -186,6 +188,15 @@ async def test_an_address_that_is_taken_is_a_coded_error(gateway: Router, http_s
     await make_key(http_settings, "acme")
     with pytest.raises(AddressInUse):
         await Router(http_settings.changed(http="no.such.host.invalid:0")).start()
+
+
+def test_a_router_without_the_extra_says_which(monkeypatch: pytest.MonkeyPatch, http_settings: Settings) -> None:
+    for name in [name for name in sys.modules if name.startswith("skillstream_router.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(MissingExtra, match=r"skillstream\[http\]"):
+        Router(http_settings)
+    Router(http_settings.changed(http=None))
 
 
 def test_the_command_refuses_to_listen_for_everyone(http_settings: Settings, ledger_file: LedgerFile) -> None:

@@ -9,7 +9,10 @@ import httpx
 import pytest
 import redis
 
+from skillstream_router.store import Store, TaskRecord, Turns
+from skillstream_router.store.gateway import PAGE_CHARS
 from skillstream_schemas.settings import Settings
+from skillstream_schemas.state import TaskState
 from skillstream_worker import Worker
 from tests.client.hand_worker import HandWorker
 from tests.router.eventually import eventually
@@ -115,6 +118,24 @@ async def test_a_conversation_is_read_in_pages(http: httpx.AsyncClient, worker: 
         after = page.get("next_after")
     assert texts == ["answer 0", "answer 1", "answer 2"]
     assert error_of(await http.get("/v1/contexts/other/messages")) == (404, "unknown_context")
+
+
+async def test_a_page_of_a_conversation_is_bounded_in_size(http: httpx.AsyncClient, http_settings: Settings) -> None:
+    store = await Store(http_settings).open()
+    for number in range(3):
+        record = TaskRecord(
+            id=f"t{number}", state=TaskState.COMPLETED, agent="poet", skill="rhyme", submitted_at=number, attempt=1,
+            context_id="long", finished_at=10 + number, last_event_id="1-2",
+        )  # fmt: skip
+        await store.apply([Turns(record, "ask", "x" * (PAGE_CHARS // 2))])
+    await store.close()
+    pages: list[list[str]] = []
+    after: int | None = 0
+    while after is not None:
+        page = (await http.get("/v1/contexts/long/messages", params={"after": after})).json()
+        pages.append([message["role"] for message in page["messages"]])
+        after = page.get("next_after")
+    assert pages == [["user", "agent", "user"], ["agent", "user"], ["agent"]]
 
 
 async def test_a_caller_sees_its_own_alone(caller_as: CallerAs, worker: Worker, ledger_file: LedgerFile) -> None:

@@ -23,6 +23,8 @@ from .key_ring import KeyRing
 from .read_tokens import TokenSigner
 
 _STOP_S = 3
+_IDLE_S = 75
+"""An idle connection is kept longer than load balancers keep theirs: they must not send into one that closes."""
 _BACKLOG = 2048
 
 
@@ -74,7 +76,7 @@ class HttpServer:
                 app, http="httptools", ws="websockets-sansio",
                 ws_max_size=self._settings.http_body_bytes, ws_per_message_deflate=False,
                 lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False, proxy_headers=False,
-                timeout_graceful_shutdown=_STOP_S,
+                timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=_IDLE_S,
             )
         )  # fmt: skip
         self._serving = asyncio.get_running_loop().create_task(self._server.serve([listener]), name="skillstream-http")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets as random
-from collections.abc import Sequence
 from typing import Self
 
 from sqlalchemy import Connection, select, update
@@ -20,6 +19,9 @@ from .reports import Message, final_text
 from .state import tasks_by_id
 from .tables import messages, tasks
 
+PAGE_CHARS = 8 * 1024 * 1024
+"""A text may have twice as many: a page of a thousand must not fill the memory."""
+_ROWS_AT_ONCE = 20
 _SIGNING_SECRET = "read_tokens"
 
 
@@ -101,12 +103,26 @@ class GatewayStore:
 
         return await self._database.read(read)
 
-    async def messages(self, context_id: str, after: int, limit: int) -> Sequence[Message]:
-        """Messages of a context behind the message id `after`, oldest first, `limit` at most."""
+    async def messages(self, context_id: str, after: int, limit: int) -> tuple[list[Message], bool]:
+        """Messages of a context behind the message id `after`, oldest first, and whether there may be more.
+
+        `limit` at most, fewer where their texts are over `PAGE_CHARS` together, but one at least.
+        """
         columns = (messages.c.id, messages.c.task_id, messages.c.role, messages.c.text, messages.c.at)
-        page = select(*columns).where(messages.c.context_id == context_id, messages.c.id > after)
-        page = page.order_by(messages.c.id).limit(limit)
-        return await self._database.read(lambda connection: [Message(*row) for row in connection.execute(page)])
+        query = select(*columns).where(messages.c.context_id == context_id, messages.c.id > after)
+        query = query.order_by(messages.c.id).limit(limit).execution_options(yield_per=_ROWS_AT_ONCE)
+
+        def read(connection: Connection) -> tuple[list[Message], bool]:
+            page: list[Message] = []
+            size = 0
+            for row in connection.execute(query):
+                size += len(row.text)
+                if page and size > PAGE_CHARS:
+                    return page, True
+                page.append(Message(*row))
+            return page, len(page) == limit
+
+        return await self._database.read(read)
 
 
 def _owner(connection: Connection, context_id: str) -> str | None:

@@ -25,8 +25,8 @@ async def messages(
 ) -> Response:
     """The messages of a conversation, oldest first: those of its ended tasks."""
     gateway: Gateway = request.app.state.gateway
-    found = await gateway.messages(caller, context_id, after, limit)
+    found, more = await gateway.messages(caller, context_id, after, limit)
     page: dict[str, Any] = {"context_id": context_id, "messages": [asdict(message) for message in found]}
-    if len(found) == limit:
+    if more:
         page["next_after"] = found[-1].id
     return JSONResponse(page)
