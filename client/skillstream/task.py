@@ -60,7 +60,7 @@ class Task:
         and read on with `text(after=error.after)`. A failed task simply ends: `result()` tells why.
         """
         cursor = after if isinstance(after, EventId) else EventId.parse(after)
-        given = await self._length_at(cursor)
+        given = await self.length_at(cursor)
         async with aclosing(self.events(cursor)) as events:
             async for event in events:
                 match event:
@@ -133,7 +133,7 @@ class Task:
         finally:
             feed.close()
 
-    async def _length_at(self, cursor: EventId) -> int:
+    async def length_at(self, cursor: EventId) -> int:
         """Code points of the text that a reader has who stands at the cursor."""
         length = 0
         place = EventId(cursor.attempt, 0)

@@ -73,3 +73,24 @@ class AddressInUse(SkillstreamError):
 
     code = "address_in_use"
     hint = "another process has it, or it is no address of this machine; --http HOST:PORT names another"
+
+
+class AttemptRestarted(SkillstreamError):
+    """A newer attempt took text back that was told already, which this protocol cannot say.
+
+    The first `keep` code points of the text stand; attempt `attempt` goes on behind them.
+    """
+
+    code = "attempt_restarted"
+    hint = "the run goes on: ask for its result, or read it again from the start"
+
+    def __init__(self, attempt: int, keep: int) -> None:
+        self.attempt, self.keep = attempt, keep
+        super().__init__(f"attempt {attempt} started the text again; its first {keep} characters stand")
+
+
+class GatewayStopping(SkillstreamError):
+    """The gateway stops; the run goes on."""
+
+    code = "gateway_stopping"
+    hint = "ask again, another gateway or the same one answers soon"

@@ -31,10 +31,11 @@ class BodyGuard:
             async with asyncio.timeout(_BODY_S):
                 body = await self._read(scope, receive)
         except TimeoutError:
-            await answer(MalformedJson(f"the body did not come within {_BODY_S:g} s"))(scope, receive, send)
+            late = MalformedJson(f"the body did not come within {_BODY_S:g} s")
+            await answer(late, scope["path"])(scope, receive, send)
             return
         except SkillstreamError as error:
-            await answer(error)(scope, receive, send)
+            await answer(error, scope["path"])(scope, receive, send)
             return
         if body is None:
             return  # it left before it had sent all

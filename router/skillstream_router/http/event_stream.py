@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
@@ -15,20 +14,16 @@ from starlette.types import Receive, Scope, Send
 
 from skillstream.broker import Entry
 from skillstream.task import Task
-from skillstream_schemas.errors import MalformedEntry, SkillstreamError
+from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.event import ResetEvent
 from skillstream_schemas.ids import EventId
 
-from .event_json import event_json
-from .failures import shown
+from .face import Face
 
 _STALL_S = 60.0
 """A reader that takes nothing for so long is let go: it can come back with its cursor."""
 _WRITE_CHARS = 64 * 1024
 """What is written at once: more would wait in memory for a slow reader."""
-# neither has a blank line of its own: some clients hand that out as an event without data
-_RETRY = b"retry: 1000\n"
-_KEEP_ALIVE = b": keep-alive\n"
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 
 
@@ -54,6 +49,7 @@ class EventStream(Response):
         self,
         task: Task,
         after: EventId,
+        face: Face,
         *,
         keep_alive_s: float,
         stopping: asyncio.Event,
@@ -64,6 +60,7 @@ class EventStream(Response):
         self.init_headers({**_HEADERS, "x-task-id": task.id})
         self._task = task
         self._after = after
+        self._face = face
         self._keep_alive_s = keep_alive_s
         self._stopping = stopping
         self._left = left
@@ -73,7 +70,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request with the stream."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        work = [asyncio.ensure_future(part) for part in (self._write(send), _disconnected(receive), self._stopping.wait())]
+        work = [asyncio.ensure_future(part) for part in (self._write(send), disconnected(receive), self._stopping.wait())]
         try:
             end = await self._until_end(work, send)
         finally:
@@ -81,7 +78,8 @@ class EventStream(Response):
                 part.cancel()
             await asyncio.gather(*work, return_exceptions=True)
         if end is not End.LEFT:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            last = self._face.cut() if end is End.STOPPING else b""
+            await send({"type": "http.response.body", "body": last, "more_body": False})
         elif self._left is not None:
             await self._left()
 
@@ -96,53 +94,47 @@ class EventStream(Response):
                 return End.LEFT if leaving in done else End.STOPPING
             if self._sending_since_s is None:
                 if self._silent:
-                    await self._send(send, _KEEP_ALIVE)
+                    await self._send(send, self._face.keep_alive)
                 self._silent = True
             elif time.monotonic() - self._sending_since_s > _STALL_S:
                 return End.LEFT
 
     async def _write(self, send: Send) -> None:
-        prefix = _RETRY  # goes with the first events: each write is a system call
+        prefix = self._face.opening  # goes with the first events: each write is a system call
         try:
             async with aclosing(self._task.batches(self._after)) as batches:
                 async for batch in batches:
-                    for blocks in _blocks(batch):
+                    for blocks in self._blocks(batch):
                         await self._send(send, prefix + blocks)
                         prefix = b""
         except SkillstreamError as error:
-            await self._send(send, f"data: {_error_json(error)}\n\n".encode())
+            await self._send(send, self._face.failure(error))
 
     async def _send(self, send: Send, body: bytes) -> None:
         self._sending_since_s, self._silent = time.monotonic(), False
         await send({"type": "http.response.body", "body": body, "more_body": True})
         self._sending_since_s = None
 
-
-def _blocks(batch: list[Entry | ResetEvent]) -> Iterator[bytes]:
-    """What is written for a batch, in few writes; raises MalformedEntry behind what stands before an entry that is no event."""
-    blocks: list[str] = []
-    size = 0
-    for item in batch:
-        try:
-            # a reset has no id: whoever is cut behind it comes back before the opening, and hears it again
-            place = "" if isinstance(item, ResetEvent) else f"id: {item[0]}\n"
-            blocks.append(f"{place}data: {event_json(item)}\n\n")
-        except MalformedEntry:
-            if blocks:
+    def _blocks(self, batch: list[Entry | ResetEvent]) -> Iterator[bytes]:
+        """What is written for a batch, in few writes; raises the face's error behind what stands before it."""
+        blocks: list[str] = []
+        size = 0
+        for item in batch:
+            try:
+                blocks.append(self._face.told(item))
+            except SkillstreamError:
+                if size:
+                    yield "".join(blocks).encode()
+                raise
+            size += len(blocks[-1])
+            if size > _WRITE_CHARS:
                 yield "".join(blocks).encode()
-            raise
-        size += len(blocks[-1])
-        if size > _WRITE_CHARS:
+                blocks, size = [], 0
+        if size:
             yield "".join(blocks).encode()
-            blocks, size = [], 0
-    if blocks:
-        yield "".join(blocks).encode()
 
 
-def _error_json(error: SkillstreamError) -> str:
-    return json.dumps({"type": "error", "error": shown(error)}, ensure_ascii=False)
-
-
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Waits until the caller has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: one shape, `{"error": {"code", "message"}}`, with the codes of docs/errors.md."""
+"""Errors as HTTP answers: `{"error": {"code", "message"}}` with the codes of docs/errors.md, OpenAI's shape on its paths."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from starlette.responses import Response
 from skillstream_schemas import errors, gateway_errors
 from skillstream_schemas.errors import InvalidRequest, SkillstreamError
 
+from .openai.error_shape import error_body, speaks_openai
+
 log = logging.getLogger(__name__)
 
 _STATUS: Mapping[type[SkillstreamError], int] = {
     gateway_errors.Unauthorized: 401,
     gateway_errors.ForeignHost: 403,
     gateway_errors.EventsGone: 410,
+    gateway_errors.AttemptRestarted: 410,
+    gateway_errors.GatewayStopping: 503,
     gateway_errors.UnknownContext: 404,
     gateway_errors.MalformedJson: 400,
     gateway_errors.BodyTooLarge: 413,
@@ -51,13 +55,13 @@ def shown(error: SkillstreamError) -> dict[str, str]:
     return {"code": error.code, "message": f"{error.message}{hint}"}
 
 
-def answer(error: SkillstreamError) -> Response:
-    """The answer to a request that failed."""
+def answer(error: SkillstreamError, path: str = "", param: str | None = None) -> Response:
+    """The answer to a request to `path` that failed; `param` names the field that is wrong."""
     status = status_of(error)
     if status >= 500:
         log.warning("answered %d: %s", status, error)
     headers = {"www-authenticate": "Bearer"} if status == 401 else None
-    return _answer(status, shown(error), headers)
+    return _answer(status, shown(error), headers, path, param)
 
 
 def invalid(error: RequestValidationError) -> SkillstreamError:
@@ -75,25 +79,37 @@ def install(app: FastAPI) -> None:
     """Has an app answer all errors in our shape."""
 
     @app.exception_handler(SkillstreamError)
-    async def _ours(_request: Request, error: SkillstreamError) -> Response:
-        return answer(error)
+    async def _ours(request: Request, error: SkillstreamError) -> Response:
+        return answer(error, request.url.path)
 
     @app.exception_handler(RequestValidationError)
-    async def _validation(_request: Request, error: RequestValidationError) -> Response:
-        return answer(invalid(error))
+    async def _validation(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]["loc"][1:_PLACES]
+        return answer(invalid(error), request.url.path, ".".join(str(part)[:40] for part in first) or None)
 
     @app.exception_handler(HTTPException)
-    async def _http(_request: Request, error: HTTPException) -> Response:
+    async def _http(request: Request, error: HTTPException) -> Response:
         if error.status_code == 400:
-            return answer(gateway_errors.MalformedJson())
+            return answer(gateway_errors.MalformedJson(), request.url.path)
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
-        return _answer(error.status_code, {"code": code, "message": str(error.detail)}, error.headers)
+        told = {"code": code, "message": str(error.detail)}
+        return _answer(error.status_code, told, error.headers, request.url.path)
 
     @app.exception_handler(Exception)
-    async def _unexpected(_request: Request, _error: Exception) -> Response:
-        return _answer(500, {"code": "internal_error", "message": "this is a fault of the gateway; its log has the details"})
+    async def _unexpected(request: Request, _error: Exception) -> Response:
+        told = {"code": "internal_error", "message": "this is a fault of the gateway; its log has the details"}
+        return _answer(500, told, None, request.url.path)
 
 
-def _answer(status: int, error: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Response:
-    body = json.dumps({"error": error}, ensure_ascii=False)
+def _answer(
+    status: int, error: Mapping[str, str], headers: Mapping[str, str] | None, path: str, param: str | None = None
+) -> Response:
+    if speaks_openai(path):
+        status = 400 if status == 422 else status
+        told: Mapping[str, object] = error_body(status, error["code"], error["message"], param)
+        if status == 409:
+            headers = {**(headers or {}), "x-should-retry": "false"}  # its clients send a conflict again by themselves
+    else:
+        told = error
+    body = json.dumps({"error": told}, ensure_ascii=False)
     return Response(body.encode(errors="replace"), status, headers, media_type="application/json")

@@ -93,11 +93,11 @@ class Gateway:
         task = self._task(task_id)
         ends = await self._broker.ends(task_id)
         if ends is None:
-            await self._record(caller, task_id)
+            await self.record(caller, task_id)
             raise EventsGone(f"the events of task {task_id} are no longer kept")
         (first, fields), (top, top_fields) = ends
         if first != SUBMISSION:
-            await self._record(caller, task_id)
+            await self.record(caller, task_id)
             raise EventsGone(f"the first events of task {task_id} are no longer kept")
         request = request_from_fields(fields)
         if not caller.may_see(task_id, request.payer):
@@ -111,7 +111,7 @@ class Gateway:
         try:
             standing = await self.standing(caller, task_id)
         except EventsGone:
-            return _shown_record(*await self._record(caller, task_id))
+            return _shown_record(*await self.record(caller, task_id))
         return _shown_standing(standing)
 
     async def cancel(self, caller: Caller, task_id: str, reason: str, timeout_s: float) -> FinalEvent | None:
@@ -169,7 +169,8 @@ class Gateway:
     def _task(self, task_id: str) -> Task:
         return self._client.task(task_id)
 
-    async def _record(self, caller: Caller, task_id: str) -> tuple[TaskRecord, str]:
+    async def record(self, caller: Caller, task_id: str) -> tuple[TaskRecord, str]:
+        """A task of the caller's as the database has it, and the text with which it ended; raises UnknownTask."""
         found = await self._store.task(task_id)
         if found is None or not caller.may_see(task_id, found[0].payer):
             raise UnknownTask(f"task {task_id}")

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from skillstream.task import Task
 from skillstream_router.http.authentication import Authenticator, CallerOf
 from skillstream_router.http.event_stream import EventStream
+from skillstream_router.http.face import NativeFace
 from skillstream_router.http.gateway import Gateway
 from skillstream_router.http.orders import CancelOrder, TaskAnswer, TaskOrder, TokenAnswer, TokenOrder
 from skillstream_schemas.ids import START, EventId, check_name
@@ -89,6 +90,7 @@ def _stream(request: Request, task: Task, after: EventId, cancel_on_disconnect: 
     return EventStream(
         task,
         after,
+        NativeFace(),
         keep_alive_s=gateway.settings.http_keep_alive_s,
         stopping=state.stopping,
         left=partial(gateway.abandon, task) if cancel_on_disconnect else None,

@@ -1,0 +1,314 @@
+"""Responses with OpenAI's own client: created, streamed, in the background, found again, taken up behind a cut, cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import httpx
+import pytest
+import redis
+from openai import APIStatusError, AsyncOpenAI, BadRequestError, NotFoundError
+from openai.types.responses import Response
+
+from skillstream_router.app import Router
+from skillstream_schemas.settings import Settings
+from skillstream_worker import Worker
+from tests.client.hand_worker import HandWorker
+from tests.router.eventually import eventually
+from tests.router.ledger_file import LedgerFile
+from tests.support.verbs import Gates, script
+
+from .openai_clients import MODEL, body_of, openai_client
+
+ATTEMPT = 2**32
+BEGINNING = ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"]
+END = ["response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed"]
+DELTA = "response.output_text.delta"
+
+
+async def ask(client: AsyncOpenAI, *verbs: list[Any], **more: Any) -> Response:
+    told = await client.responses.create(model=MODEL, input=script(*verbs), **more)
+    assert isinstance(told, Response)
+    return told
+
+
+async def events_of(client: AsyncOpenAI, response_id: str, after: int | None = None) -> list[Any]:
+    more: Any = {} if after is None else {"starting_after": after}
+    async with asyncio.timeout(5):
+        stream: Any = await client.responses.retrieve(response_id, stream=True, **more)
+        return [event async for event in stream]
+
+
+def text_of(events: list[Any]) -> str:
+    return "".join(event.delta for event in events if event.type == DELTA)
+
+
+def numbers(events: list[Any]) -> list[int]:
+    return [event.sequence_number for event in events]
+
+
+async def test_a_whole_response(gateway: Router, worker: Worker, gates: Gates) -> None:
+    async with openai_client(gateway) as client:
+        told = await ask(
+            client, ["say", "one "], ["say", "two"], ["usage", {"input_tokens": 5, "output_tokens": 2, "cached_tokens": 1}],
+            instructions="Be brief.", metadata={"k": "v"}, temperature=0.5,
+        )  # fmt: skip
+        assert (told.object, told.status, told.model, told.output_text) == ("response", "completed", MODEL, "one two")
+        assert (told.instructions, told.metadata, told.error) == ("Be brief.", {"k": "v"}, None)
+        assert told.usage is not None
+        assert (told.usage.input_tokens, told.usage.output_tokens, told.usage.total_tokens) == (5, 2, 7)
+        assert told.usage.input_tokens_details.cached_tokens == 1
+        assert await client.responses.retrieve(told.id) == told
+    assert gates.contexts[-1].metadata == {"k": "v", "instructions": "Be brief.", "parameters": {"temperature": 0.5}}
+
+
+async def test_a_streamed_response(gateway: Router, worker: Worker) -> None:
+    async with openai_client(gateway) as client:
+        parts = [{"type": "input_text", "text": script(["say", "a"], ["say", "b"])}]
+        items: Any = [{"role": "user", "content": parts}]
+        stream: Any = await client.responses.create(model=MODEL, input=items, stream=True)
+        events: list[Any] = [event async for event in stream]
+        kinds = [event.type for event in events]
+        assert kinds == BEGINNING + [DELTA] * kinds.count(DELTA) + END
+        assert text_of(events) == "ab"
+        assert numbers(events) == sorted(set(numbers(events)))
+        assert numbers(events)[0] == 1
+        assert next(event for event in events if event.type == DELTA).sequence_number == ATTEMPT + 2
+        last = events[-1]
+        assert last.type == "response.completed"
+        assert last.response == await client.responses.retrieve(last.response.id)
+
+
+async def test_the_accumulating_helper(gateway: Router, worker: Worker) -> None:
+    async with (
+        openai_client(gateway) as client,
+        client.responses.stream(model=MODEL, input=script(["say", "a"], ["progress", "p"], ["say", "b"])) as stream,
+    ):
+        kinds = [event.type async for event in stream]
+        assert (await stream.get_final_response()).output_text == "ab"
+    assert kinds[-1] == "response.completed"
+
+
+async def test_a_background_response_is_taken_up_behind_a_cut(gateway: Router, worker: Worker, gates: Gates) -> None:
+    async with openai_client(gateway) as client:
+        queued = await ask(
+            client, ["say", "a"], ["reach", "running"], ["wait", "go on"], ["say", "b"], ["say", "c"], background=True
+        )
+        assert queued.status in ("queued", "in_progress")
+        stream: Any = await client.responses.retrieve(queued.id, stream=True)
+        seen: list[Any] = []
+        async with asyncio.timeout(5):
+            async for event in stream:
+                seen.append(event)
+                if event.type == DELTA:
+                    break
+        await stream.close()  # the cut
+        assert (await client.responses.retrieve(queued.id)).status == "in_progress"
+        gates.open("go on")
+        seen += await events_of(client, queued.id, seen[-1].sequence_number)
+        whole = await events_of(client, queued.id)
+        assert seen == whole
+        assert text_of(whole) == "abc"
+
+
+@pytest.mark.guarantee("G3")
+async def test_a_response_cut_anywhere_is_exactly_the_stream(gateway: Router, hand: HandWorker) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    hand.submit("t")
+    async with openai_client(gateway) as client:
+        hand.open("t")
+        hand.say("t", "a", "ü", "c")
+        hand.add("t", "1-5", type="status", state="working", text="still")
+        hand.say("t", "d", seq=6)
+        hand.finish("t", "1-7", "aücd", chunks=4)
+        whole = await events_of(client, "resp_t")
+        assert [event.type for event in whole] == BEGINNING + [DELTA] * 4 + END
+        for known in [0, *numbers(whole)]:
+            assert await events_of(client, "resp_t", known) == [event for event in whole if event.sequence_number > known]
+        hand.submit("u")
+        hand.open("u")
+        seen: list[Any] = []
+        for place in range(2, 32):
+            hand.say("u", f"<{place}>", seq=place)
+            stream: Any = await client.responses.retrieve(
+                "resp_u", stream=True, starting_after=seen[-1].sequence_number if seen else 0
+            )
+            async with asyncio.timeout(5):
+                seen += [await anext(stream) for _ in range(chance.randrange(2) + (place == 2))]
+            await stream.close()
+        hand.finish("u", "1-32", "".join(f"<{place}>" for place in range(2, 32)), chunks=30)
+        seen += await events_of(client, "resp_u", seen[-1].sequence_number)
+        assert seen == await events_of(client, "resp_u")
+
+
+async def test_text_that_was_never_streamed_is_one_delta(gateway: Router, hand: HandWorker) -> None:
+    hand.submit("t")
+    hand.open("t")
+    hand.finish("t", "1-2", "all at once", chunks=0)
+    async with openai_client(gateway) as client:
+        whole = await events_of(client, "resp_t")
+        assert [event.type for event in whole] == [*BEGINNING, DELTA, *END]
+        assert (text_of(whole), whole[4].sequence_number) == ("all at once", ATTEMPT + 2)
+        for known in numbers(whole):
+            assert await events_of(client, "resp_t", known) == [event for event in whole if event.sequence_number > known]
+
+
+async def test_a_restarted_attempt_is_an_error_that_says_where_it_goes_on(gateway: Router, hand: HandWorker) -> None:
+    hand.submit("t")
+    hand.open("t")
+    hand.say("t", "kept lost")
+    async with openai_client(gateway) as client:
+        async with asyncio.timeout(5):
+            stream: Any = await client.responses.retrieve("resp_t", stream=True)
+            seen = [await anext(stream) for _ in range(5)]
+            hand.open("t", 2, resume_from=5)
+            seen += [event async for event in stream]
+        error = seen[-1]
+        assert (error.type, error.code, error.sequence_number) == ("error", "attempt_restarted", 2 * ATTEMPT + 1)
+        hand.say("t", "new", attempt=2)
+        hand.finish("t", "2-3", "kept new", chunks=1)
+        assert text_of(await events_of(client, "resp_t", error.sequence_number)) == "new"
+        behind = await events_of(client, "resp_t", seen[-2].sequence_number)
+        assert [event.type for event in behind] == ["error"], "the old text cannot be taken back from this reader either"
+        fresh = await events_of(client, "resp_t")
+        assert [event.type for event in fresh] == [*BEGINNING, DELTA, DELTA, *END]
+        assert text_of(fresh) == "kept new"
+        assert numbers(fresh) == sorted(set(numbers(fresh)))
+
+
+async def test_a_number_that_no_event_has_is_refused(gateway: Router, hand: HandWorker) -> None:
+    hand.submit("t")
+    hand.open("t")
+    async with openai_client(gateway) as client:
+        for number in (ATTEMPT + 2, 7 * ATTEMPT, 2**80):
+            with pytest.raises(BadRequestError):
+                await events_of(client, "resp_t", number)
+        hand.finish("t", "1-2", "", chunks=0)
+        assert await events_of(client, "resp_t", ATTEMPT + 2 + 4) == []
+
+
+async def test_how_runs_end_that_did_not_complete(gateway: Router, worker: Worker, gates: Gates) -> None:
+    async with openai_client(gateway) as client:
+        failed = await ask(client, ["say", "part"], ["raise", "ValueError", "no luck"])
+        assert (failed.status, failed.output_text) == ("failed", "part")
+        assert failed.error is not None
+        assert (failed.error.code, failed.error.message.partition(":")[0]) == ("server_error", "skill_error")
+        assert [event.type for event in await events_of(client, failed.id)][-1] == "response.failed"
+        running = await ask(client, ["say", "part"], ["reach", "running"], ["wait", "never"], background=True)
+        await gates.reached("running")
+        canceled = await client.responses.cancel(running.id)
+        assert (canceled.status, canceled.output_text, canceled.error) == ("cancelled", "part", None)
+        assert await client.responses.cancel(running.id) == canceled
+        last = (await events_of(client, running.id))[-1]
+        assert last.type == "response.failed"
+        assert last.response.status == "cancelled"
+        asked = await ask(client, ["respond", {"text": "Which?", "status": "input-required"}])
+        assert (asked.status, asked.output_text) == ("completed", "Which?")
+
+
+async def test_an_output_that_hits_its_limit_is_incomplete(gateway: Router, hand: HandWorker) -> None:
+    hand.submit("t")
+    hand.open("t")
+    hand.say("t", "much")
+    hand.finish("t", "1-3", "much", chunks=1, state="failed", error="output_too_large", reason="16 MiB")
+    async with openai_client(gateway) as client:
+        told = await client.responses.retrieve("resp_t")
+        assert (told.status, told.output_text) == ("incomplete", "much")
+        assert told.incomplete_details is not None
+        assert told.incomplete_details.reason == "max_output_tokens"
+        assert (await events_of(client, "resp_t"))[-1].type == "response.incomplete"
+
+
+async def test_a_response_goes_on_behind_the_previous_one(gateway: Router, worker: Worker, gates: Gates) -> None:
+    def history() -> list[tuple[str, str]]:
+        return [(turn["role"], turn["text"]) for turn in gates.contexts[-1].conversation_history]
+
+    one, two, three = script(["say", "first"]), script(["say", "second"]), script(["say", "third"])
+    async with openai_client(gateway) as client:
+        first = await client.responses.create(model=MODEL, input=one)
+        second = await client.responses.create(model=MODEL, input=two, previous_response_id=first.id)
+        assert history() == [("user", one), ("agent", "first")]
+        await client.responses.create(model=MODEL, input=three, previous_response_id=second.id)
+        assert history() == [("user", one), ("agent", "first"), ("user", two), ("agent", "second")]
+        await client.responses.create(model=MODEL, input=three, previous_response_id=first.id)
+        assert history() == [("user", one), ("agent", "first")], "another branch"
+        items: Any = [
+            {"role": "user", "content": one},
+            *[item.to_dict() for item in first.output],
+            {"role": "user", "content": two},
+        ]
+        await client.responses.create(model=MODEL, input=items)
+        assert history() == [("user", one), ("agent", "first")]
+
+
+async def test_a_conversation_is_a_context(gateway: Router, worker: Worker, gates: Gates) -> None:
+    one, two = script(["say", "first"]), script(["say", "second"])
+    async with openai_client(gateway) as client:
+        first = await client.responses.create(model=MODEL, input=one, conversation="talk")
+        assert first.conversation is not None
+        assert first.conversation.id == "talk"
+        second = await client.responses.create(model=MODEL, input=two, previous_response_id=first.id)
+        assert (second.conversation, second.previous_response_id) == (first.conversation, first.id)
+        turns = [(turn["role"], turn["text"]) for turn in gates.contexts[-1].conversation_history]
+        assert turns == [("user", one), ("agent", "first")]
+        items: Any = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+        with pytest.raises(BadRequestError):
+            await client.responses.create(model=MODEL, input=items, conversation="talk")
+
+
+async def test_a_response_outlives_its_stream(
+    gateway: Router, worker: Worker, ledger_file: LedgerFile, outside: redis.Redis, http_settings: Settings
+) -> None:
+    async with openai_client(gateway) as client:
+        told = await ask(client, ["say", "x"], ["usage", {"input_tokens": 1}], metadata={"k": "v"})
+        task_id = told.id.removeprefix("resp_")
+        await eventually(lambda: ledger_file.task(task_id).get("state") == "completed", "the database has it")
+        outside.delete(http_settings.keys.events(task_id))
+        kept = await client.responses.retrieve(told.id)
+        assert kept == told.model_copy(update={"metadata": {}}), "all but what was sent with the request"
+        with pytest.raises(APIStatusError) as gone:
+            await events_of(client, told.id)
+    assert (gone.value.status_code, body_of(gone.value)["code"]) == (410, "gap")
+
+
+async def test_progress_is_told_to_those_who_ask(gateway: Router, worker: Worker) -> None:
+    async with openai_client(gateway) as client:
+        stream: Any = await client.responses.create(
+            model=MODEL, input=script(["progress", "reading", 0.25]), stream=True, extra_body={"skillstream": {"progress": True}}
+        )
+        told = [event.model_extra["skillstream"] async for event in stream if "skillstream" in (event.model_extra or {})]
+    assert told == [{"type": "status", "text": "reading", "progress": 0.25}]
+
+
+async def test_a_client_that_leaves_may_end_the_run(
+    gateway: Router, worker: Worker, gates: Gates, http: httpx.AsyncClient
+) -> None:
+    verbs = script(["say", "a"], ["reach", "running"], ["wait", "never"])
+    leaving: Any = {"extra_body": {"skillstream": {"task_id": "t", "cancel_on_disconnect": True}}}
+    async with openai_client(gateway) as client:
+        asked = asyncio.create_task(client.responses.create(model=MODEL, input=verbs, **leaving))
+        await gates.reached("running")
+        asked.cancel()
+        await asyncio.wait([asked])
+        async with asyncio.timeout(5):
+            assert (await events_of(client, "resp_t"))[-1].type == "response.failed"
+
+
+async def test_unknown_responses(gateway: Router, hand: HandWorker) -> None:
+    async with openai_client(gateway) as client:
+        for response_id in ("resp_nobody", "nobody", "resp_a b"):
+            with pytest.raises(NotFoundError) as unknown:
+                await client.responses.retrieve(response_id)
+            assert body_of(unknown.value)["code"] == "unknown_task"
+            with pytest.raises(NotFoundError):
+                await client.responses.cancel(response_id)
+        with pytest.raises(NotFoundError):
+            await client.responses.create(model="echo/say", input="x", previous_response_id="resp_nobody")
+        hand.submit("t")
+        with pytest.raises(BadRequestError, match="has not ended"):
+            await client.responses.create(model="echo/say", input="x", previous_response_id="resp_t")
+    assert hand.queued() == {}
