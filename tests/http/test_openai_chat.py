@@ -150,6 +150,7 @@ async def test_structured_output_is_told_as_json(gateway: Router, worker: Worker
         assert text_of(both) == "text wins"
 
 
+@pytest.mark.guarantee("G5")
 async def test_a_skill_that_only_returns_and_one_that_asks_back(gateway: Router, worker: Worker) -> None:
     async with openai_client(gateway) as client:
         chunks = await chunks_of(client, says(["respond", {"text": "all at once", "status": "completed"}]), model="verbs/plain")

@@ -20,6 +20,7 @@ from tests.router.eventually import eventually
 from tests.router.ledger_file import LedgerFile
 from tests.support.verbs import Gates, script
 
+from .conftest import StartGateway
 from .openai_clients import MODEL, body_of, openai_client
 
 ATTEMPT = 2**32
@@ -145,6 +146,30 @@ async def test_a_response_cut_anywhere_is_exactly_the_stream(gateway: Router, ha
         assert seen == await events_of(client, "resp_u")
 
 
+async def test_a_stream_goes_on_at_another_gateway(
+    start_gateway: StartGateway, http_settings: Settings, hand: HandWorker
+) -> None:
+    first = Router(http_settings)
+    await first.start()
+    hand.submit("t")
+    hand.open("t")
+    hand.say("t", "half")
+    async with openai_client(first) as client, asyncio.timeout(5):
+        stream: Any = await client.responses.retrieve("resp_t", stream=True)
+        seen = [await anext(stream) for _ in range(5)]
+        stopping = asyncio.create_task(first.__aexit__())
+        told = [event async for event in stream]
+    await stopping
+    assert [(event.type, event.code, event.sequence_number) for event in told] == [
+        ("error", "gateway_stopping", seen[-1].sequence_number)
+    ]
+    hand.say("t", " more", seq=3)
+    hand.finish("t", "1-4", "half more", chunks=2)
+    async with openai_client(await start_gateway()) as client:
+        assert seen + await events_of(client, "resp_t", told[-1].sequence_number) == await events_of(client, "resp_t")
+
+
+@pytest.mark.guarantee("G5")
 async def test_text_that_was_never_streamed_is_one_delta(gateway: Router, hand: HandWorker) -> None:
     hand.submit("t")
     hand.open("t")
@@ -281,7 +306,11 @@ async def test_progress_is_told_to_those_who_ask(gateway: Router, worker: Worker
             model=MODEL, input=script(["progress", "reading", 0.25]), stream=True, extra_body={"skillstream": {"progress": True}}
         )
         told = [event.model_extra["skillstream"] async for event in stream if "skillstream" in (event.model_extra or {})]
-    assert told == [{"type": "status", "text": "reading", "progress": 0.25}]
+        said = {"type": "status", "text": "reading", "progress": 0.25}
+        assert told == [said]
+        response_id = stream.response.headers["x-task-id"]
+        again: Any = await client.responses.retrieve(f"resp_{response_id}", stream=True, extra_query={"progress": True})
+        assert [event.model_extra["skillstream"] async for event in again if event.model_extra] == [said]
 
 
 async def test_a_client_that_leaves_may_end_the_run(

@@ -59,6 +59,7 @@ async def retrieve(
     request: Request,
     caller: CallerOf,
     stream: bool = False,
+    progress: Annotated[bool, Query(description="Progress of the skill too, in fields of our own.")] = False,
     starting_after: Annotated[int | None, Query(ge=0, description="Number of the last event that is known already.")] = None,
 ) -> Response:
     """The response as it stands, or its events behind a number, live or over."""
@@ -76,7 +77,7 @@ async def retrieve(
     cursor = cursor_of(after, standing)
     given = await standing.task.length_at(cursor)
     settled = standing.top.attempt if cursor == START else 0
-    face = ResponseFace(task_id, _head(standing), after=after, given=given, settled=settled)
+    face = ResponseFace(task_id, _head(standing), after=after, given=given, settled=settled, progress=progress)
     return _stream(request, standing.task, cursor, face, leaving=False)
 
 
