@@ -45,16 +45,18 @@ async def test_models_are_listed_and_looked_up(gateway: Router, hand: HandWorker
             assert (body_of(refused.value)["code"], body_of(refused.value)["param"]) == ("model_not_found", "model")
 
 
-@pytest.mark.parametrize("model", ["nobody/say", "echo/fly", "echo", "", "a b/say", "/", "echo/" + "x" * 300])
-async def test_an_unknown_model(gateway: Router, hand: HandWorker, model: str) -> None:
+async def test_an_unknown_model(gateway: Router, http: httpx.AsyncClient, hand: HandWorker) -> None:
     async with openai_client(gateway) as client:
-        with pytest.raises(NotFoundError) as chat:
-            await client.chat.completions.create(model=model, messages=HELLO, stream=True)
-        with pytest.raises(NotFoundError) as response:
-            await client.responses.create(model=model, input="x")
-    for refused in (chat.value, response.value):
-        assert (body_of(refused)["code"], body_of(refused)["param"]) == ("model_not_found", "model")
-        assert body_of(refused)["type"] == "invalid_request_error"
+        for model in ("nobody/say", "echo/fly", "echo", "", "a b/say", "/", "echo/" + "x" * 300):
+            with pytest.raises(NotFoundError) as chat:
+                await client.chat.completions.create(model=model, messages=HELLO, stream=True)
+            with pytest.raises(NotFoundError) as response:
+                await client.responses.create(model=model, input="x")
+            for refused in (chat.value, response.value):
+                body = body_of(refused)
+                assert (body["code"], body["param"], body["type"]) == ("model_not_found", "model", "invalid_request_error")
+    odd = await http.post("/v1/chat/completions", content=json.dumps({**CHAT, "model": "echo/\udfff"}), headers=JSON)
+    assert refusal_of(odd) == (404, "model_not_found", "model")
     assert hand.queued() == {}
 
 
@@ -82,25 +84,20 @@ async def test_a_foreign_response_is_an_unknown_one(gateway: Router, caller_as: 
     assert (await acme.get("/v1/responses/resp_t")).json()["status"] == "completed"
 
 
-@pytest.mark.parametrize(
-    ("change", "param"),
-    [
-        ({"messages": []}, "messages"), ({"messages": None}, "messages"),
+async def test_an_order_that_cannot_be_taken(http: httpx.AsyncClient, hand: HandWorker) -> None:
+    changes: list[tuple[dict[str, Any], str | None]] = [
+        ({"messages": []}, "messages"), ({"messages": None}, "messages"), ({"messages": "hi"}, "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0.role"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, None), ({"messages": [{"role": "system", "content": "x"}]}, None),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}, *HELLO]}, None),
-        ({"messages": [{"role": "user", "content": "\ud800"}]}, None), ({"messages": "hi"}, "messages"), ({"n": 2}, "n"),
-        ({"model": None}, "model"), ({"stream": "perhaps"}, "stream"), ({"skillstream": {"surplus": 1}}, "skillstream.surplus"),
-        ({"metadata": [1]}, "metadata"), ({"temperature": float("nan")}, None),
-    ],
-    ids=str,
-)  # fmt: skip
-async def test_an_order_that_cannot_be_taken(
-    http: httpx.AsyncClient, hand: HandWorker, change: dict[str, Any], param: str | None
-) -> None:
-    order = {name: value for name, value in {**CHAT, **change}.items() if value is not None}
-    refused = refusal_of(await http.post("/v1/chat/completions", content=json.dumps(order), headers=JSON))
-    assert refused == (*INVALID, param)
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, None), ({"n": 2}, "n"), ({"model": None}, "model"),
+        ({"stream": "perhaps"}, "stream"), ({"skillstream": {"surplus": 1}}, "skillstream.surplus"),
+        ({"skillstream": {"task_id": "a b"}}, None), ({"metadata": [1]}, "metadata"), ({"temperature": float("nan")}, None),
+    ]  # fmt: skip
+    for change, param in changes:
+        order = {name: value for name, value in {**CHAT, **change}.items() if value is not None}
+        status, code, told = refusal_of(await http.post("/v1/chat/completions", content=json.dumps(order), headers=JSON))
+        assert (status, code in ("invalid_request", "invalid_name"), told) == (400, True, param), change
     assert hand.queued() == {}
 
 

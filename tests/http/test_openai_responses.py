@@ -283,6 +283,8 @@ async def test_a_conversation_is_a_context(gateway: Router, worker: Worker, gate
         items: Any = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
         with pytest.raises(BadRequestError):
             await client.responses.create(model=MODEL, input=items, conversation="talk")
+        with pytest.raises(BadRequestError):
+            await client.responses.create(model=MODEL, input=one, conversation="talk", previous_response_id=first.id)
 
 
 async def test_a_response_outlives_its_stream(

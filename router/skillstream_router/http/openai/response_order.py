@@ -34,6 +34,8 @@ class ResponseOrder(Order):
         messages = [Message(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         turn = turn_of(messages, "input")
         order = self.task_order(turn, "\n\n".join(filter(None, (self.instructions, turn.instructions))) or None)
+        if previous is not None and self.conversation is not None:
+            raise InvalidRequest("conversation: the previous response has one already, or none")
         if previous is not None:
             _go_on(order, previous, turn.history)
         elif self.conversation is not None:
