@@ -36,7 +36,7 @@ agent.skill("restart", chunking=Chunking.off())(count)
 agent.skill("resume", chunking=Chunking.off(), on_retry="resume")(count)
 """
 TEXT = "".join(f"{number} " for number in range(40))
-LEASE_S = 1.0
+LEASE_S = 3.0
 
 
 @pytest.mark.timeout(90)
