@@ -10,7 +10,8 @@ from typing import cast
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 
-from .pipeline import Pipeline, passing_refusal
+from .calling import Caller, Problem
+from .pipeline import Pipeline
 from .resp import Argument, Reply, ReplyError, pack
 from .scripts import Script
 
@@ -38,25 +39,23 @@ class ScriptBatch:
     The script answers a list with one reply an item. A call may be repeated, as all scripts may.
     """
 
-    def __init__(self, pipeline: Pipeline, script: Script, shared_arguments: Sequence[Argument] = ()) -> None:
-        self._pipeline, self._script = pipeline, script
+    def __init__(self, caller: Caller, script: Script, shared_arguments: Sequence[Argument] = ()) -> None:
+        self._caller, self._script = caller, script
         self._shared_arguments = tuple(shared_arguments)
-        self._waiting: deque[_Item] = deque()
-        self._flights: deque[list[list[_Item]]] = deque()
-        self._queued = False
+        self._queues: dict[Pipeline, _Queue] = {}
 
     def __repr__(self) -> str:
-        return f"<ScriptBatch {self._script.name} waiting={len(self._waiting)} flights={len(self._flights)}>"
+        return f"<ScriptBatch {self._script.name} {list(self._queues.values())}>"
 
     async def run(self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument]) -> Reply:
         """Runs the script for one item, together with those of others that share the keys `shared`.
 
-        Raises BrokerUnavailable and BrokerRefused as `Pipeline.run`.
+        Raises BrokerUnavailable and BrokerRefused as `Caller.run`.
         """
         reply = await self._persist(shared, keys, arguments, False)
         if isinstance(reply, ReplyError):  # it may be the fault of another item of the group
             if reply.kind == "NOSCRIPT":
-                await self._pipeline.load(self._script)
+                await self._caller.load(self._script)
             reply = await self._persist(shared, keys, arguments, True)
         if isinstance(reply, ReplyError):
             raise BrokerRefused(f"{self._script.name}: {reply}")
@@ -65,15 +64,43 @@ class ScriptBatch:
     async def _persist(
         self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
     ) -> Reply:
-        problem: Exception | None
+        problem: Problem | None
         try:
             reply = await self._ask(shared, keys, arguments, alone)
-            problem = passing_refusal(reply, 1)
+            problem = self._caller.refusal(reply)
         except BrokerUnavailable as error:
             problem = error
         if problem is None:
             return reply
-        return await self._pipeline.persist(partial(self._ask, shared, keys, arguments, alone), self._script.name, problem)
+        return await self._caller.persist(partial(self._ask, shared, keys, arguments, alone), self._script.name, problem)
+
+    def _ask(
+        self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
+    ) -> asyncio.Future[Reply]:
+        link = self._caller.link_of(shared[0])
+        queue = self._queues.get(link)
+        if queue is None:
+            queue = self._queues[link] = _Queue(link, self._script, self._shared_arguments)
+        return queue.add(_Item(shared, keys, arguments, alone))
+
+
+class _Queue:
+    """Responsible for the items that wait for one server, and for those under way to it."""
+
+    def __init__(self, pipeline: Pipeline, script: Script, shared_arguments: Sequence[Argument]) -> None:
+        self._pipeline, self._script, self._shared_arguments = pipeline, script, shared_arguments
+        self._waiting: deque[_Item] = deque()
+        self._flights: deque[list[list[_Item]]] = deque()
+        self._queued = False
+
+    def __repr__(self) -> str:
+        return f"waiting={len(self._waiting)} flights={len(self._flights)}"
+
+    def add(self, item: _Item) -> asyncio.Future[Reply]:
+        """Takes an item; the future gets its answer, or the error of its group."""
+        self._waiting.append(item)
+        self._queue()
+        return item.answer
 
     def pack(self) -> tuple[bytes, int]:
         """Called by the pipeline at the moment of writing: one command a group."""
@@ -107,14 +134,6 @@ class ScriptBatch:
             answers: Sequence[Reply] = [reply] * len(group) if single else cast(Sequence[Reply], reply)
             for item, answer in zip(group, answers, strict=True):
                 _answer(item, answer)
-
-    def _ask(
-        self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
-    ) -> asyncio.Future[Reply]:
-        item = _Item(shared, keys, arguments, alone)
-        self._waiting.append(item)
-        self._queue()
-        return item.answer
 
     def _queue(self) -> None:
         if not self._waiting:

@@ -26,7 +26,7 @@ from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
 
 from .batching import ScriptBatch
-from .pipeline import Pipeline
+from .cluster import caller_of
 from .resp import Argument, Reply, ReplyError
 from .scripts import CANCEL, CLOSE, ENQUEUE, SETTLE, SUBMIT, Script
 
@@ -86,7 +86,7 @@ class Broker:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.keys = settings.keys
-        self.pipeline = Pipeline(settings, self.scripts)
+        self.pipeline = caller_of(settings, self.scripts)
         self._stream_ttl_ms = int(settings.stream_ttl_s * 1000)
         self._submits = ScriptBatch(self.pipeline, SUBMIT)
         self._enqueues = ScriptBatch(self.pipeline, ENQUEUE, (WAKE_CAP, WAKE_TTL_MS))
@@ -127,10 +127,12 @@ class Broker:
         shared = (arq_keys.queue(agent), self.keys.wake(agent))
         await self._enqueues.run(shared, (arq_keys.job(member),), (member, delay_ms, self._stream_ttl_ms + delay_ms))
 
-    async def confirm_replicated(self) -> None:
-        """Waits until a replica has all that this connection wrote; raises NotReplicated after a second."""
-        if await self.pipeline.call("WAIT", 1, _REPLICATION_MS) < 1:
-            raise NotReplicated
+    async def confirm_replicated(self, agent: str, task_id: str) -> None:
+        """Waits until a replica has all that was written of a task and its job; raises NotReplicated after a second."""
+        links = {self.pipeline.link_of(key) for key in (self.keys.events(task_id), arq_keys.queue(agent))}
+        for link in links:
+            if await link.call("WAIT", 1, _REPLICATION_MS) < 1:
+                raise NotReplicated
 
     async def request_cancel(self, task_id: str, reason: str) -> CancelRecorded | FinalEvent | None:
         """Records a cancellation; returns the final of a task that has ended, None for an unknown one (rule P9)."""

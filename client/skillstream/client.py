@@ -14,7 +14,7 @@ from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
 
 from .broker import Broker
-from .follow import FollowHub
+from .cluster_follow import following_of
 from .task import Task
 
 _CARDS_FRESH_S = 5.0
@@ -32,7 +32,7 @@ class Client:
         self._broker = broker or Broker(self.settings)
         self._owns_broker = broker is None
         self._durable: Broker | None = None
-        self._hub = FollowHub(self.settings)
+        self._hub = following_of(self._broker.pipeline, self.settings)
         self._cards: dict[str, AgentCard] = {}
         self._cards_at_s = -_CARDS_FRESH_S
 
@@ -101,7 +101,7 @@ class Client:
         if not submitted.ended:
             await broker.enqueue(agent, task.id, delay_ms=delay_ms)
         if durable:
-            await broker.confirm_replicated()
+            await broker.confirm_replicated(agent, task.id)
         return task
 
     def task(self, task_id: str) -> Task:

@@ -20,7 +20,10 @@ from skillstream_schemas.settings import Settings, without_secret
 from .resp import PUSH_TYPES, Argument, Reply, ReplyError, new_parser, pack
 from .sentinel import SentinelUrl
 
-_SCHEMES = ("redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://")
+_SCHEMES = (
+    *("redis://", "rediss://", "unix://"),
+    *("redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"),
+)
 
 OnReplies = Callable[[list[Reply] | BrokerUnavailable], None]
 OnPush = Callable[[Sequence[Reply]], None]
@@ -133,15 +136,17 @@ class Connection(asyncio.Protocol):
             self.on_closed()
 
 
-async def connect(settings: Settings, *, protocol: int = 2, on_push: OnPush | None = None) -> Connection:
-    """Opens a connection to the broker of these settings.
+async def connect(
+    settings: Settings, *, protocol: int = 2, on_push: OnPush | None = None, server: str | None = None
+) -> Connection:
+    """Opens a connection to the broker of these settings, or to the `server` of this URL: a node of their cluster.
 
     `protocol` is the RESP version; 3 hands messages out of turn to `on_push`. Raises BrokerUnavailable,
     or InvalidSettings for a URL that redis-py does not know.
     """
-    address = without_secret(settings.redis_url)
+    address = without_secret(server or settings.redis_url)
     sentinels = SentinelUrl.parse(settings.redis_url)
-    url = settings.redis_url if sentinels is None else await sentinels.primary_url(settings.connect_timeout_s)
+    url = server or (settings.redis_url if sentinels is None else await sentinels.primary_url(settings.connect_timeout_s))
     made = _redis_connection(url, settings, protocol)
     task = asyncio.current_task()
     canceled_before = task.cancelling() if task is not None else 0

@@ -23,6 +23,9 @@ class Hub(Protocol):
     def is_tracking(self) -> bool:
         """True while the broker tells what changed."""
 
+    def follow(self, feed: Feed) -> None:
+        """Reads for a feed from now on."""
+
     def want(self, feed: Feed) -> None:
         """Has a feed read again."""
 
@@ -87,6 +90,13 @@ class Feed:
     def close(self) -> None:
         """Ends the feed; twice is safe."""
         self._hub.drop(self)
+
+    def move(self, hub: Hub) -> None:
+        """Goes on at another hub; the reader checks that the stream did not go back on its way (rule P15)."""
+        self._hub.drop(self)
+        self._hub = hub
+        self.reconnected += 1
+        hub.follow(self)
 
     @property
     def has_room(self) -> bool:

@@ -15,9 +15,9 @@ from skillstream_schemas.errors import BrokerUnavailable
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.settings import Settings
 
+from .calling import RETRY_KINDS, Problem
 from .connection import Connection, connect
 from .feed import Feed
-from .pipeline import RETRY_KINDS
 from .resp import Reply, ReplyError
 
 log = logging.getLogger(__name__)
@@ -60,11 +60,15 @@ class FollowHub:
         if self._closed:
             feed.fail(BrokerUnavailable("closed here"))
             return feed
-        self._feeds.setdefault(key.encode(), set()).add(feed)
+        self.follow(feed)
+        return feed
+
+    def follow(self, feed: Feed) -> None:
+        """Reads for a feed from now on."""
+        self._feeds.setdefault(feed.key.encode(), set()).add(feed)
         self.want(feed)
         if self._runner is None or self._runner.done():
             self._runner = asyncio.get_running_loop().create_task(self._run(), name="skillstream-follow")
-        return feed
 
     def want(self, feed: Feed) -> None:
         """Has a feed read again."""
@@ -137,14 +141,24 @@ class FollowHub:
             if isinstance(reply, ReplyError) and reply.kind in RETRY_KINDS:
                 connection.close(str(reply))
                 raise BrokerUnavailable(f"following: {reply}")
-        for feed, reply in zip(ready, replies, strict=True):
+        await self._hand_out(ready, replies)
+
+    async def _hand_out(self, feeds: Sequence[Feed], replies: Sequence[Reply]) -> None:
+        for feed, reply in zip(feeds, replies, strict=True):
             if feed.deliver(reply):
                 self.want(feed)
+
+    async def _connect(self) -> Connection:
+        return await connect(self._settings, protocol=3, on_push=self._pushed)
+
+    async def _is_needed(self, problem: Problem) -> bool:
+        """Asked before each try to connect again: False where no stream is left that this server has."""
+        return True
 
     async def _connected(self) -> Connection:
         if self._connection is not None and self._connection.is_open:
             return self._connection
-        connection = await connect(self._settings, protocol=3, on_push=self._pushed)
+        connection = await self._connect()
         try:
             await connection.call("CLIENT", "TRACKING", "ON", timeout_s=self._settings.answer_timeout_s)
             self._tracking = True
@@ -187,6 +201,8 @@ class FollowHub:
         while now_s() - self._away_since_s < self._settings.patience_s:
             await asyncio.sleep(self._pause_s)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+            if not await self._is_needed(error):
+                break
             try:
                 await self._connected()
             except BrokerUnavailable as again:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl
 
 import redis.exceptions
 from redis.asyncio.sentinel import Sentinel
 
 from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import without_secret
+
+from .many_hosts import ManyHosts
 
 _SCHEMES = ("redis+sentinel://", "rediss+sentinel://")
 _PORT = 26379
@@ -39,25 +41,20 @@ class SentinelUrl:
         scheme = next((scheme for scheme in _SCHEMES if url.startswith(scheme)), None)
         if scheme is None:
             return None
-        login, at, place = url.removeprefix(scheme).rpartition("@")
-        user, _, password = login.partition(":") if at else ("", "", "")
-        place, _, query = place.partition("?")
-        hosts, _, path = place.partition("/")
-        service, _, db = path.partition("/")
         try:
-            found = tuple(_host(host) for host in hosts.split(","))
+            read = ManyHosts.parse(url, scheme, _PORT)
+            service, _, db = read.path.partition("/")
             if not service:
                 raise ValueError
-            return cls(found, service, int(db or 0), unquote(user), unquote(password), scheme.startswith("rediss"), query)
+            return cls(read.hosts, service, int(db or 0), read.user, read.password, read.secure, read.query)
         except ValueError:
             form = f"{scheme}host:port,host:port/service or …/service/db"
             raise InvalidSettings(f"redis_url {without_secret(url)}: is not of the form {form}") from None
 
     def server_url(self, host: str, port: int) -> str:
         """URL of a server of this service."""
-        login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user or self.password else ""
-        query = f"?{self.query}" if self.query else ""
-        return f"{'rediss' if self.secure else 'redis'}://{login}{host}:{port}/{self.db}{query}"
+        servers = ManyHosts(self.hosts, self.service, self.user, self.password, self.secure, self.query)
+        return servers.server_url(host, port, self.db)
 
     async def primary_url(self, timeout_s: float) -> str:
         """URL of the primary as the Sentinels see it now; raises BrokerUnavailable where none of them knows one."""
@@ -77,10 +74,3 @@ class SentinelUrl:
         finally:
             await asyncio.gather(*(client.aclose() for client in sentinel.sentinels), return_exceptions=True)
         return self.server_url(host, port)
-
-
-def _host(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":") if ":" in text else (text, "", str(_PORT))
-    if not host:
-        raise ValueError(text)
-    return host, int(port)

@@ -9,8 +9,8 @@ from skillstream_schemas.event import ResetEvent, StatusEvent, event_from_fields
 from skillstream_schemas.ids import START, EventId
 
 from .broker import Broker, Entry
+from .cluster_follow import Following
 from .feed import Feed
-from .follow import FollowHub
 
 
 class StreamReader:
@@ -20,7 +20,7 @@ class StreamReader:
     None where it was not seen.
     """
 
-    def __init__(self, broker: Broker, hub: FollowHub, task_id: str, after: EventId = START) -> None:
+    def __init__(self, broker: Broker, hub: Following, task_id: str, after: EventId = START) -> None:
         self.task_id = task_id
         self.cursor = after
         self.claim: int | None = None

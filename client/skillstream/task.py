@@ -14,7 +14,7 @@ from skillstream_schemas.state import TaskState
 
 from .broker import Broker, CancelRecorded, Entry, Settlement
 from .closing import Verdict, close_from_outside
-from .follow import FollowHub
+from .cluster_follow import Following
 from .stream_reader import StreamReader, look
 
 CANCELLER = "canceller"
@@ -27,7 +27,7 @@ class Task:
     `id` is the task's id, `stream` the key of its stream: `redis-cli XRANGE <stream> - +` shows it.
     """
 
-    def __init__(self, broker: Broker, hub: FollowHub, task_id: str) -> None:
+    def __init__(self, broker: Broker, hub: Following, task_id: str) -> None:
         self.id = check_name(task_id, "the task id")
         self.stream = broker.keys.events(task_id)
         self._broker = broker

@@ -21,8 +21,8 @@ async def collected(source: AsyncIterable[T]) -> list[T]:
         return [item async for item in source]
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool], *, bound_s: float = BOUND_S) -> None:
     """Comes back once a condition holds that only other tasks of this loop, or a server, can bring about."""
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(bound_s):
         while not condition():  # noqa: ASYNC110 - what it waits for may be in another process
             await asyncio.sleep(0.005)

@@ -90,6 +90,11 @@ async def test_a_full_tracking_table_loses_nothing(client: Client, hand: HandWor
         outside.config_set("tracking-table-max-keys", "1000000")
 
 
+def hub_of(client: Client) -> FollowHub:
+    assert isinstance(client._hub, FollowHub)
+    return client._hub
+
+
 @pytest.mark.fake
 async def test_a_follower_works_with_and_without_tracking(
     client: Client, hand: HandWorker, server_url: str, request: pytest.FixtureRequest
@@ -97,7 +102,7 @@ async def test_a_follower_works_with_and_without_tracking(
     hand.submit("t1")
     async with aclosing(client.task("t1").events()) as events:
         await soon(anext(events))
-        assert client._hub.is_tracking is ("fake" not in request.node.name)
+        assert hub_of(client).is_tracking is ("fake" not in request.node.name)
         hand.run("t1", "a")
         assert places(await collected(events)) == ["1-1", "1-2", "1-3"]
 
@@ -108,7 +113,7 @@ async def test_a_reader_that_fetches_nothing_holds_a_bounded_number_of_entries(s
     async with Client(settings=settings) as client, aclosing(client.task("t1").events()) as events:
         await soon(anext(events))
         await until(lambda: "stale=0" in repr(client._hub) or "stale=1" in repr(client._hub))
-        [feed] = next(iter(client._hub._feeds.values()))
+        [feed] = next(iter(hub_of(client)._feeds.values()))
         for _ in range(20):
             await asyncio.sleep(0)
         assert len(feed._entries) < 400
@@ -143,12 +148,12 @@ async def test_a_follower_waits_for_a_busy_broker(busy_server: RedisServer) -> N
             done = keep_busy(busy_server)
             following = asyncio.create_task(collected(events))
             late = asyncio.create_task(collected(client.task("t1").events()))
-            await until(lambda: client._hub._away_since_s is not None)  # refused, for the script goes on
+            await until(lambda: hub_of(client)._away_since_s is not None)  # refused, for the script goes on
             await asyncio.to_thread(done)
             hand.run("t1", "a")
             assert places(await soon(following)) == ["1-1", "1-2", "1-3"]
             assert places(await soon(late)) == ["0-1", "1-1", "1-2", "1-3"]
-            assert client._hub.is_tracking
+            assert hub_of(client).is_tracking
 
 
 async def test_patience_with_a_broker_that_stays_away_ends(own_server: RedisServer) -> None:
