@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from skillstream.broker import Broker, checked, flat
+from skillstream.calling import RETRY_KINDS
 from skillstream.connection import Connection, connect
-from skillstream.pipeline import RETRY_KINDS
+from skillstream.pipeline import Pipeline
 from skillstream.resp import Argument, Reply, ReplyError, blob, pack_around
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
@@ -17,6 +18,7 @@ from skillstream_schemas.ids import is_name
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
 
+from .bells import Bells
 from .projection import Ends, RawEntry, Ring
 from .scripts import CONTEXT, FORGET, LOST
 from .sighting import Sighting
@@ -49,12 +51,16 @@ class RouterBroker(Broker):
         self.consumer = consumer
         self._reader: Connection | None = None
         self._inboxes = [self.keys.inbox(shard) for shard in range(settings.shards)]
+        self._bells: Bells | None = None
+        if not isinstance(self.pipeline, Pipeline):
+            prefix = self.keys.inbox(0).partition("{")[0]
+            self._bells = Bells(self.pipeline, self._inboxes, prefix, settings.answer_timeout_s)
         self._context_ttl_ms = int(settings.context_ttl_s * 1000)
         # LT: a ring that comes twice does not lengthen it
         self._expire_head, self._expire_tail = pack_around(("PEXPIRE",), (int(settings.final_ttl_s * 1000), "LT"))
 
     async def close(self) -> None:
-        """Closes both connections; twice is safe."""
+        """Closes all connections; twice is safe."""
         self.close_reader()
         await super().close()
 
@@ -63,6 +69,8 @@ class RouterBroker(Broker):
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+        if self._bells is not None:
+            self._bells.close()
 
     async def create_groups(self) -> None:
         """Makes the consumer group of each inbox, from its oldest ring on; what is there already stays."""
@@ -75,10 +83,14 @@ class RouterBroker(Broker):
 
         Raises BrokerRefused where a group is missing: FLUSHALL, or an inbox that was deleted.
         """
+        if self._bells is not None:
+            return await self._read_rung(self._bells, count, block_s)
         return await self._read(("COUNT", count, "BLOCK", int(block_s * 1000)), ">", block_s)
 
     async def read_own_pending(self, count: int) -> list[Ring]:
         """Rings that this router was given and did not acknowledge, oldest first, `count` an inbox at most."""
+        if self._bells is not None:
+            return [ring for rings in (await self._read_each(self._inboxes, count, "0")).values() for ring in rings]
         return await self._read(("COUNT", count), "0", 0)
 
     async def take_over(self, idle_s: float, count: int) -> list[Ring]:
@@ -183,6 +195,23 @@ class RouterBroker(Broker):
     def _ends_commands(self, task_id: str) -> tuple[bytes, bytes]:
         key = blob(self.keys.events(task_id))
         return _FIRST_HEAD + key + _FIRST_TAIL, _TOP_HEAD + key + _TOP_TAIL
+
+    async def _read_rung(self, bells: Bells, count: int, block_s: float) -> list[Ring]:
+        rung = await bells.wait(block_s)
+        before = self.pipeline.connections_made
+        found = await self._read_each(rung, count, ">")
+        bells.ring(inbox for inbox, rings in found.items() if len(rings) >= count)
+        rings = [ring for rings in found.values() for ring in rings]
+        if self.pipeline.connections_made == before:
+            return rings
+        return [*await self.read_own_pending(count), *rings]  # an answer may have been lost, and asked for again
+
+    async def _read_each(self, inboxes: Sequence[str], count: int, start: str) -> dict[str, list[Ring]]:
+        group = ("XREADGROUP", "GROUP", GROUP, self.consumer, "COUNT", count, "STREAMS")
+        replies = await self.pipeline.batch([(*group, inbox, start) for inbox in inboxes], "read rings")
+        shards = {inbox: shard for shard, inbox in enumerate(self._inboxes)}
+        found = zip(inboxes, checked(replies, "read rings"), strict=True)
+        return {inbox: [ring for _, some in reply or () for ring in _rings(shards[inbox], some)] for inbox, reply in found}
 
     async def _read(self, options: Sequence[Argument], start: str, block_s: float) -> list[Ring]:
         connection = await self._reading_connection()

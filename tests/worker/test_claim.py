@@ -153,19 +153,19 @@ async def test_members_that_are_no_job_ids_of_the_agent_are_removed_and_reported
 
 
 @pytest.mark.guarantee("G13")
-async def test_wake_tokens_that_are_no_job_ids_are_passed_over(bench: ProtocolBench, settings: Settings) -> None:
+async def test_wake_tokens_that_are_no_job_ids_are_passed_over(bench: ProtocolBench) -> None:
     broker = await bench.broker()
     tokens = [*MALFORMED, b"\xff", arq_keys.job_id(AGENT, "t1"), arq_keys.job_id(AGENT, "t1")]
     bench.outside.rpush(bench.keys.wake(AGENT), *tokens)
     assert (await broker.claim(AGENT, [], 100)).further == ["t1"]
     bench.outside.rpush(bench.keys.wake(AGENT), *tokens)
-    line = WakeLine(settings, AGENT)
+    line = WakeLine(broker, AGENT)
     assert await soon(line.wait(100, 1)) == ["t1"]
     line.close()
 
 
-async def test_an_idle_worker_hears_of_a_job_at_once(bench: ProtocolBench, settings: Settings) -> None:
-    line = WakeLine(settings, AGENT)
+async def test_an_idle_worker_hears_of_a_job_at_once(bench: ProtocolBench) -> None:
+    line = WakeLine(await bench.broker(), AGENT)
     assert await soon(line.wait(5, 0.001)) == []
     waiting = asyncio.create_task(line.wait(5, 60))
     await bench.submitted("t1")

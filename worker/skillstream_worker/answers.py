@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from skillstream.pipeline import RETRY_KINDS, STALE_LINK
+from skillstream.calling import REDIRECTS, RETRY_KINDS, STALE_LINK, Problem
 from skillstream.resp import Reply, ReplyError
 from skillstream_schemas.errors import BrokerUnavailable
 from skillstream_schemas.ids import EventId
@@ -46,11 +46,11 @@ def _cause(aborted: ReplyError, replies: Sequence[Reply]) -> ReplyError:
     return ReplyError(str(refused).removeprefix(_DISCARDED)) if refused is aborted else refused
 
 
-def is_stale_link(problem: ReplyError | BrokerUnavailable) -> bool:
+def is_stale_link(problem: Problem) -> bool:
     """True where the connection leads to a server that is no primary any more."""
     return isinstance(problem, ReplyError) and problem.kind in STALE_LINK
 
 
-def passes(problem: ReplyError | BrokerUnavailable) -> bool:
-    """True for a refusal that waiting may mend."""
-    return isinstance(problem, BrokerUnavailable) or problem.kind in RETRY_KINDS
+def passes(problem: Problem) -> bool:
+    """True for a refusal that waiting may mend, or asking where the stream is now."""
+    return isinstance(problem, BrokerUnavailable) or problem.kind in RETRY_KINDS or problem.kind in REDIRECTS

@@ -25,6 +25,10 @@ class QuietRedisSettings(RedisSettings):
 def arq_redis_settings(settings: Settings) -> RedisSettings:
     """arq's settings for the broker of these; raises InvalidSettings for a URL that arq cannot read."""
     url = settings.redis_url
+    if "+cluster://" in url:
+        raise InvalidSettings(
+            "redis_url: arq knows no Cluster; its workers, plain functions and cron jobs need one server or Sentinel"
+        )
     sentinels = SentinelUrl.parse(url)
     if sentinels is None:
         made, query = _of_server(url)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat, request_of
-from skillstream.connection import Connection, connect
+from skillstream.connection import Connection
 from skillstream.resp import Argument, Reply, ReplyError
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.card import AgentCard
@@ -208,22 +208,24 @@ class WorkerBroker(Broker):
 class WakeLine:
     """Responsible for one connection that blocks until a job of an agent is enqueued."""
 
-    def __init__(self, settings: Settings, agent: str) -> None:
-        self._settings, self._agent = settings, agent
-        self._key = settings.keys.wake(agent)
+    def __init__(self, broker: Broker, agent: str) -> None:
+        self._broker, self._agent = broker, agent
+        self._key = broker.keys.wake(agent)
         self._connection: Connection | None = None
 
     async def wait(self, count: int, timeout_s: float) -> list[str]:
         """Task ids of jobs just enqueued, `count` at most; empty after `timeout_s`. Raises BrokerUnavailable."""
         if self._connection is None or not self._connection.is_open:
-            self._connection = await connect(self._settings)
+            self._connection = await self._broker.pipeline.connect(self._key)
         # 0 would block for ever
         block_s = max(timeout_s, 0.001)
-        answer_s = block_s + self._settings.answer_timeout_s
+        answer_s = block_s + self._broker.settings.answer_timeout_s
         command = ("BLMPOP", f"{block_s:.3f}", 1, self._key, "LEFT", "COUNT", count)
         try:
             reply = await self._connection.call(*command, timeout_s=answer_s)
         except ReplyError as error:
+            self._connection.close(str(error))  # another server may have the list by now
+            await self._broker.pipeline.heed(error)
             raise BrokerUnavailable(f"waiting for jobs: {error}") from None
         return [] if reply is None else _task_ids(self._agent, reply[1])
 

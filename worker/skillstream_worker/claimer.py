@@ -34,7 +34,7 @@ class Claimer:
     ) -> None:
         self.is_idle = False
         self._broker, self._agent, self._slots, self._clock, self._start = broker, agent, slots, clock, start
-        self._line = WakeLine(broker.settings, agent.name)
+        self._line = WakeLine(broker, agent.name)
         self._candidates: list[str] = []
         self._turnover = 0
         self._due_ms: float | None = None

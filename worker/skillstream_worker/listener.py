@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from skillstream.connection import Connection, connect
+from skillstream.connection import Connection
 from skillstream.resp import Reply
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 
@@ -59,7 +59,7 @@ class Listener:
                 attempt.stop(StopCause.CANCELED, reason)
 
     async def _subscribe(self) -> None:
-        connection = await connect(self._broker.settings, protocol=3, on_push=self._pushed)
+        connection = await self._broker.pipeline.connect(None, protocol=3, on_push=self._pushed)
         # on RESP3 a subscription is answered with a push, so that no answer is awaited
         connection.send_only("SUBSCRIBE", self._broker.keys.control)
         self._connection = connection

@@ -58,7 +58,8 @@ class Outbox:
         self._unsent: deque[_Unsent] = deque()
         self._sent: list[_Entry] = []
         self._resend = False
-        self._generation = broker.pipeline.generation
+        self._link = broker.pipeline.link_of(self._key)
+        self._generation = self._link.generation
         self._queued = False
         self._looking: asyncio.Task[None] | None = None
         self._looks = 0
@@ -130,7 +131,7 @@ class Outbox:
         """Called by the pipeline at the moment of writing: the next entries as one unit."""
         if self.loss is not None or self._closed:
             return b"", 0
-        if self._generation != self._broker.pipeline.generation:
+        if self._generation != self._link.generation:
             # no answer tells of a connection that broke while nothing was under way; it stays queued until it has looked
             self._start_look(BrokerUnavailable("the connection was made again"))
             return b"", 0
@@ -153,7 +154,7 @@ class Outbox:
         """Called by the pipeline with the answers."""
         if self.loss is not None or self._closed:
             return
-        if not self._sent:
+        if not self._sent and not self._link.is_node:
             self.lose(Loss.BROKER)  # it was never packed: the pipeline's patience has ended
             return
         problem = replies if isinstance(replies, BrokerUnavailable) else problem_of(replies)
@@ -162,12 +163,12 @@ class Outbox:
             self._arrived(self._sent[-1].seq)
         else:
             if is_stale_link(problem):
-                self._broker.pipeline.drop_connection(str(problem))
+                self._link.drop_connection(str(problem))
             self._start_look(problem)
 
     def _queue(self) -> None:
         self._queued = True
-        self._broker.pipeline.add(self)
+        self._link.add(self)
 
     def _take_unsent(self) -> None:
         seq, unit_bytes = self.acknowledged, 0
@@ -207,7 +208,8 @@ class Outbox:
         elif top.id.seq == self.acknowledged and self._looks > _LOOKS and not passes(problem):
             self.lose(Loss.BROKER)
         else:
-            self._generation = self._broker.pipeline.generation
+            self._link = self._broker.pipeline.link_of(self._key)  # another one where the stream has moved
+            self._generation = self._link.generation
             self._queued = False
             self._arrived(top.id.seq)
 
