@@ -31,9 +31,17 @@ _FINAL_TTL_MS = 86_400_000
 
 def check(url: str, database: str, task_ids: Iterable[str], *, orders: Iterable[Order] = (), lease_ms: int = 0) -> Report:
     """Checks all tasks, those of `orders` besides; returns what was found. `lease_ms` as in `check_stream`."""
+    broker = redis.Redis.from_url(url, decode_responses=True, protocol=2)
+    try:
+        return check_at(broker, database, task_ids, orders=orders, lease_ms=lease_ms)
+    finally:
+        broker.close()
+
+
+def check_at(broker: Any, database: str, task_ids: Iterable[str], *, orders: Iterable[Order] = (), lease_ms: int = 0) -> Report:
+    """The same, with a client that is open: one of a cluster, for example."""
     report = Report()
     asked = {order.task_id: order for order in orders}
-    broker: Any = redis.Redis.from_url(url, decode_responses=True, protocol=2)
     shards = int(broker.get("skillstream:shards") or 0)
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as store:
         store.row_factory = sqlite3.Row
@@ -52,7 +60,6 @@ def check(url: str, database: str, task_ids: Iterable[str], *, orders: Iterable[
         if asked:
             _check_nothing_unasked(broker, store, set(asked), report)
     _check_nothing_left(broker, report)
-    broker.close()
     return report
 
 

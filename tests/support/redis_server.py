@@ -79,6 +79,16 @@ class RedisServer:
         self.stop()
         raise RuntimeError(f"{self._binary} did not answer within {_START_S} s")
 
+    @property
+    def is_running(self) -> bool:
+        """False before the start and after the end."""
+        return self._process is not None
+
+    def start_again(self) -> None:
+        """Starts what was stopped; nothing where it runs."""
+        if not self.is_running:
+            self.start()
+
     def stop(self) -> None:
         """Kills the process; twice is safe."""
         if self._process is not None:

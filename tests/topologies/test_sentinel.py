@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from skillstream import Client
+from skillstream import Client, Task
 from skillstream.sentinel import SentinelUrl
 from skillstream_router import Router
 from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, TaskContext, Worker
+from tests.topologies.acceptance import accept
 from tests.topologies.trio import SERVICE, Trio, trio, until
 
 agent = Agent("steady")
@@ -60,6 +61,23 @@ async def test_tasks_end_once_over_a_failover(service: Trio, tmp_path: Path) -> 
             types = [fields["type"] for _, fields in outside.xrange(task.stream)]
             assert types.count("final") == 1
             assert types[-1] == "final"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.guarantee("G1", "G2", "G3", "G5", "G7", "G8", "G16")
+async def test_the_main_job_while_the_primary_is_killed(tmp_path: Path) -> None:
+    with trio() as service:
+
+        def outside() -> redis.Redis:
+            return redis.Redis(port=service.primary_port(), decode_responses=True)
+
+        async def kill(tasks: list[Task]) -> None:
+            service.primary.stop()
+            await asyncio.to_thread(until, lambda: service.primary_port() == service.replica.port, "another primary")
+
+        settings = _settings(service.url, tmp_path).changed(lease_s=4)
+        report = await accept(settings, tmp_path / "r.db", outside, kill, talk=False)
+    assert not report.violations, "\n".join(report.violations)
 
 
 def _wait_until_settled(service: Trio) -> None:
