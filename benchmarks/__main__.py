@@ -15,11 +15,11 @@ from types import FrameType
 
 from . import (
     contention,
+    e2e,
     following,
     idle,
     latency,
     memory,
-    over_http,
     publishing,
     routing,
     submission,
@@ -44,11 +44,11 @@ BENCHMARKS: dict[str, Callable[[Lab], Report]] = {
     "submission": submission.measure,
     "routing": routing.measure,
     "following": following.measure,
-    "over_http": over_http.measure,
+    "e2e": e2e.measure,
     "idle": idle.measure,
     "memory": memory.measure,
 }
-QUICK = ("throughput", "publishing", "tokens", "submission", "routing", "idle")
+QUICK = ("throughput", "publishing", "tokens", "submission", "routing", "e2e", "idle")
 ROUNDS, QUICK_ROUNDS = 5, 3
 
 

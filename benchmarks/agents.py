@@ -9,12 +9,11 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator
 
-from skillstream_worker import Agent, Chunking, TaskContext
+from skillstream_worker import Agent, TaskContext
 
 from .programs.recording import record, wait_for_the_others
 
 REPLY = "x" * 1024
-TOKEN = "token "
 
 agent = Agent(name="bench", description="Skills of the benchmarks")
 
@@ -36,17 +35,6 @@ async def first(message: str, context: TaskContext) -> AsyncGenerator[str, None]
     """One chunk at once."""
     record(float(message))
     yield "first "
-
-
-@agent.skill(name="talk")
-async def talk(message: str, context: TaskContext) -> AsyncGenerator[str, None]:
-    """As many tokens as the message says, as a model gives them: the loop turns at each."""
-    for _ in range(int(message)):
-        yield TOKEN
-        await asyncio.sleep(0)
-
-
-agent.skill(name="talk_apart", chunking=Chunking.off())(talk)
 
 
 @agent.skill(name="wait")

@@ -17,7 +17,16 @@ PINS: dict[str, tuple[str, ...]] = {
     # saq imports typing_extensions without asking for it
     "saq": ("saq[redis,hiredis]==0.26.4", "redis==7.4.1", "typing_extensions==4.16.0"),
     "dramatiq": ("dramatiq[redis]==2.2.1", "redis==8.1.0", "hiredis==3.5.0"),
-}
+    # over HTTP: uvicorn takes uvloop and httptools where they are
+    "recipe": (
+        "fastapi==0.165.0", "uvicorn==0.54.0", "uvloop==0.23.0", "httptools==0.9.0", "arq==0.28.0", "redis==5.3.1",
+        "hiredis==3.5.0",
+    ),
+    "a2a": ("a2a-sdk[http-server]==1.3.0", "uvicorn==0.54.0", "uvloop==0.23.0", "httptools==0.9.0"),
+    "langgraph": (
+        "langgraph-cli[inmem]==0.4.40", "langgraph-api==0.16.7", "langgraph-runtime-inmem==0.36.7", "langgraph==1.2.24",
+    ),
+}  # fmt: skip
 INSTALL_S = 240
 _OWN = ""
 

@@ -9,7 +9,20 @@ from typing import Any
 
 from .environments import PINS
 
-_PACKAGES = ("skillstream", "arq", "redis", "hiredis", "uvloop", "msgpack", "pydantic", "SQLAlchemy")
+_PACKAGES = (
+    "skillstream",
+    "arq",
+    "redis",
+    "hiredis",
+    "uvloop",
+    "msgpack",
+    "pydantic",
+    "SQLAlchemy",
+    "fastapi",
+    "uvicorn",
+    "httptools",
+    "httpx",
+)
 
 
 def described(broker: str) -> dict[str, Any]:

@@ -36,12 +36,14 @@ class ProcessGroups:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.end()
 
-    def start(self, command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """Starts a process in the project's folder; its errors, and its output unless read, go to `log`."""
+    def start(
+        self, command: Sequence[str], log: Path, variables: Mapping[str, str] | None = None, *, folder: Path = ROOT
+    ) -> subprocess.Popen[str]:
+        """Starts a process in a folder, the project's by default; its errors, and its output unless read, go to `log`."""
         with log.open("a") as output:
             # a session of its own: Ctrl-C reaches the benchmark alone, which then ends its processes in order
             child = subprocess.Popen(
-                command, cwd=ROOT, env=_environment(variables or {}), start_new_session=True, text=True,
+                command, cwd=folder, env=_environment(variables or {}), start_new_session=True, text=True,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
         self._children.append(child)

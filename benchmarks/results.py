@@ -75,7 +75,7 @@ class Reference:
 
 def _is_worse(ratio: Ratio, before: float) -> bool:
     if ratio.better == "lower":
-        return ratio.median >= before * (1 + FALL)
+        return ratio.median >= before * (1 + FALL) and ratio.median > before  # nothing lost is no worse than nothing lost
     return ratio.median <= before * (1 - FALL)
 
 
