@@ -79,13 +79,14 @@ class RouterBroker(Broker):
         checked([reply for reply in replies if not _is_kind(reply, "BUSYGROUP")], "create groups")
 
     async def read_rings(self, count: int, block_s: float) -> list[Ring]:
-        """Waits for new rings, `count` an inbox at most, `block_s` seconds at most.
+        """Waits for new rings, `count` an inbox at most, `block_s` seconds at most; 0 takes those that are there.
 
         Raises BrokerRefused where a group is missing: FLUSHALL, or an inbox that was deleted.
         """
         if self._bells is not None:
             return await self._read_rung(self._bells, count, block_s)
-        return await self._read(("COUNT", count, "BLOCK", int(block_s * 1000)), ">", block_s)
+        block: tuple[Argument, ...] = ("BLOCK", int(block_s * 1000)) if block_s else ()
+        return await self._read(("COUNT", count, *block), ">", block_s)
 
     async def read_own_pending(self, count: int) -> list[Ring]:
         """Rings that this router was given and did not acknowledge, oldest first, `count` an inbox at most."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from skillstream_router import Router
 from skillstream_router.app import RouterPace
-from skillstream_router.inbox import ReadingPace
+from skillstream_router.broker import RouterBroker
+from skillstream_router.inbox import Inbox, ReadingPace
+from skillstream_router.projection import Ring
 from skillstream_schemas.settings import Settings
 
 from .conftest import QUIET
-from .eventually import eventually
+from .eventually import BOUND_S, eventually
 from .feed import Feed
 from .ledger_file import LedgerFile
 
@@ -131,6 +134,24 @@ async def test_rings_that_this_router_was_given_in_an_answer_that_never_came_are
     async with Router(router_settings, name="r1", pace=patient):
         await eventually(lambda: feed.rings_left() == 0, "all rings are gone")
     assert ledger_file.state("t1") == "completed"
+
+
+async def test_rings_that_come_close_behind_each_other_are_handed_on_together(router_settings: Settings, feed: Feed) -> None:
+    broker, rings = RouterBroker(router_settings, "r1"), asyncio.Queue[list[Ring]]()
+    await broker.open()
+    try:
+        inbox = Inbox(broker, rings, ReadingPace(block_s=0.2, gather_s=0.5))
+        reading = asyncio.ensure_future(inbox.run())
+        await inbox.reading.wait()
+        feed.submitted("t1")
+        await eventually(lambda: feed.pending() == 1, "the first ring was read")
+        feed.ring("t1", "final")
+        batch = await asyncio.wait_for(rings.get(), BOUND_S)
+        assert [(ring.task_id, ring.kind) for ring in batch] == [("t1", "submitted"), ("t1", "final")]
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    finally:
+        await broker.close()
 
 
 async def test_a_router_that_stops_leaves_nothing_behind_in_the_groups(
