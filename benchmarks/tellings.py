@@ -23,7 +23,7 @@ class Telling:
     """Responsible for one run of `count` tokens: what its client was sent, and the text that it holds.
 
     `begin` and `come_back` give a line for each answer that brought something; both end behind the run's end, which
-    `finals` counts. `restored` counts tokens that came again in a snapshot; `told_s` is when a new attempt was told.
+    `finals` counts. `restored` counts tokens of its text that came again in a snapshot; `told_s` is when a new attempt was told.
     """
 
     def __init__(self, http: httpx.AsyncClient, count: int, delay_s: float, variant: str) -> None:
@@ -200,7 +200,7 @@ class A2aTelling(Telling):
     def _take_task(self, task: dict[str, Any]) -> None:
         self._task_id = task.get("id", self._task_id)
         if snapshot := "".join(part["text"] for artifact in task.get("artifacts", ()) for part in artifact["parts"]):
-            self.restored += len(self.numbers_of(snapshot))
+            self.restored += len(set(self.numbers).intersection(self.numbers_of(snapshot)))
             self._replace(snapshot)
         self._note(task)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 
 from benchmarks import environments, table
@@ -16,6 +18,7 @@ from benchmarks.processes import ProcessEnded, ProcessGroups, apart
 from benchmarks.publishing import awaited
 from benchmarks.results import Reference, Results
 from benchmarks.server import running_server
+from benchmarks.tellings import OurTelling, RunRefused
 
 END_S = 5.0
 
@@ -78,7 +81,7 @@ def test_quantiles_are_values_that_were_measured(share: float, expected: float) 
     [
         (10, 8.0, "higher", "×", True), (10, 8.1, "higher", "×", False), (10, 20, "higher", "×", False),
         (10, 12.0, "lower", "×", True), (10, 11.9, "lower", "×", False), (10, 5, "lower", "×", False),
-        (10, 1, "higher", "tokens/s", False),
+        (10, 1, "higher", "tokens/s", False), (0, 0, "lower", "", False), (0, 1, "lower", "", True),
     ],
 )  # fmt: skip
 def test_what_fell_by_a_fifth_is_reported(tmp_path: Path, before: float, now: float, better: str, unit: str, fell: bool) -> None:
@@ -135,6 +138,42 @@ def test_commands_inside_scripts_are_not_sent_ones() -> None:
         executed = server.counts().since(before).calls
     assert sent == {"eval": 1, "multi": 1, "set": 1, "exec": 1}
     assert (executed["set"], executed["eval"]) == (11, 1)
+
+
+def sent(*events: dict[str, object]) -> bytes:
+    return b"".join(b"id: %s\ndata: %s\n\n" % (str(event["id"]).encode(), json.dumps(event).encode()) for event in events)
+
+
+@pytest.mark.parametrize(
+    ("keep", "behind", "held", "lost", "doubled"),
+    [
+        (6, "t2 ", "t0 t1 t2 ", 0, 0),
+        (0, "t0 t1 t2 ", "t0 t1 t2 ", 0, 0),
+        (6, "t1 ", "t0 t1 t1 ", 1, 1),
+        (3, "t2 ", "t0 t2 ", 1, 0),
+    ],
+)
+async def test_what_a_client_lacks_or_has_twice_is_counted(keep: int, behind: str, held: str, lost: int, doubled: int) -> None:
+    asked: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers.get("last-event-id"))
+        if len(asked) == 1:
+            body = sent({"id": "1-2", "type": "chunk", "text": "t0 "}, {"id": "1-3", "type": "chunk", "text": "t1 "})
+        else:
+            body = b'data: {"type": "reset", "attempt": 2, "keep": %d}\n\n' % keep
+            body += sent(
+                {"id": "2-2", "type": "chunk", "text": behind}, {"id": "2-3", "type": "final", "state": "completed", "text": held}
+            )
+        return httpx.Response(200, headers={"x-task-id": "t"}, content=body)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://gateway") as http:
+        telling = OurTelling(http, 3, 0.0, "tell")
+        with pytest.raises(RunRefused, match="without the run's end"):
+            assert not [piece async for piece in telling.begin() if piece not in ("t0 ", "t1 ")]
+        assert [piece async for piece in telling.come_back()] == [behind]
+    assert asked == [None, "1-3"]
+    assert (telling.text, telling.lost, telling.doubled, telling.finals) == (held, lost, doubled, 1)
 
 
 def test_a_function_runs_in_a_process_of_its_own() -> None:
