@@ -85,7 +85,7 @@ class Task:
     async def cancel(self, reason: str = "", *, timeout: float | None = None) -> FinalEvent:
         """Cancels the task and returns its final, which is another one where the task ended first.
 
-        A queued task is closed here; a running one is closed by its worker, for which this waits `timeout` seconds.
+        A task that waits for an attempt is closed here; a running one by its worker, for which this waits `timeout` seconds.
         Raises UnknownTask and ResultTimeout: the request stands all the same. Raises InvalidRequest for a reason that
         is no valid Unicode text or has more UTF-8 bytes than an event may have.
         """
@@ -95,9 +95,9 @@ class Task:
             raise UnknownTask(f"task {self.id}")
         if isinstance(recorded, FinalEvent):
             return recorded
-        if recorded.top.attempt > 0:
-            return await self.result(timeout)
-        return await self._close_queued(recorded, reason)
+        if recorded.is_waiting:
+            return await self._close(recorded, reason)
+        return await self.result(timeout)
 
     def _check_reason(self, reason: str) -> None:
         limit = self._broker.settings.limits.event_bytes
@@ -108,7 +108,7 @@ class Task:
         if size_bytes > limit:
             raise InvalidRequest(f"the reason has {size_bytes} bytes, the limit is {limit}")
 
-    async def _close_queued(self, recorded: CancelRecorded, reason: str) -> FinalEvent:
+    async def _close(self, recorded: CancelRecorded, reason: str) -> FinalEvent:
         final = await close_from_outside(self._broker, self.id, Verdict(TaskState.CANCELED, reason), CANCELLER)
         await self._broker.settle(recorded.agent, [Settlement(self.id)])
         return final
