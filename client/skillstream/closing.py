@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skillstream_schemas.errors import UnknownTask
+from skillstream_schemas.errors import FailureCode, UnknownTask
 from skillstream_schemas.event import FinalEvent, event_from_fields
 from skillstream_schemas.ids import START
 from skillstream_schemas.request import TaskRequest
@@ -21,6 +21,18 @@ class Verdict:
     state: TaskState
     reason: str
     error: str | None = None
+
+
+def attempts_exhausted(max_attempts: int, last_worker: str) -> Verdict:
+    """The end of a task whose attempts are used up (rule P11)."""
+    reason = f"{max_attempts} attempts were made; the last worker was {last_worker}"
+    return Verdict(TaskState.FAILED, reason, FailureCode.ATTEMPTS_EXHAUSTED)
+
+
+def interrupted(last_worker: str) -> Verdict:
+    """The end of a task whose attempt was left and whose skill is never run twice."""
+    reason = f"the attempt of worker {last_worker} ended early and the skill is never run twice"
+    return Verdict(TaskState.FAILED, reason, FailureCode.INTERRUPTED)
 
 
 async def read_transcript(broker: Broker, task_id: str) -> tuple[TaskRequest, Transcript] | None:

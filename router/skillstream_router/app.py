@@ -70,7 +70,8 @@ class Router:
         self._broker = RouterBroker(self.settings, self.name)
         settler = Settler(self._broker)
         self._projector = Projector(self._broker, self._store, settler, self._rings, clock, self._look)
-        self._reaper = Reaper(self._broker, self._store, settler, clock, self._projector.project, pace.reaping)
+        recorded = self._projector.ended_lately
+        self._reaper = Reaper(self._broker, self._store, settler, clock, self._projector.project, recorded, pace.reaping)
         self._reconciler = Reconciler(self._broker, self._store, self._projector.project, self._look, pace.reconciling)
         self._inbox = Inbox(self._broker, self._rings, pace.reading)
         self.http = None if self.settings.http is None else _http_server(self.settings, clock)

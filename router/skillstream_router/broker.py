@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from skillstream.broker import Broker, checked, flat
 from skillstream.calling import RETRY_KINDS
@@ -14,7 +15,7 @@ from skillstream.resp import Argument, Reply, ReplyError, blob, pack_around
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from skillstream_schemas.event import FinalEvent
-from skillstream_schemas.ids import is_name
+from skillstream_schemas.ids import EventId, is_name
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
 
@@ -58,6 +59,11 @@ class RouterBroker(Broker):
         self._context_ttl_ms = int(settings.context_ttl_s * 1000)
         # LT: a ring that comes twice does not lengthen it
         self._expire_head, self._expire_tail = pack_around(("PEXPIRE",), (int(settings.final_ttl_s * 1000), "LT"))
+
+    @property
+    def connections_made(self) -> int:
+        """Counts connections: behind a new one may stand another server, that lost acknowledged writes."""
+        return self.pipeline.generation
 
     async def close(self) -> None:
         """Closes all connections; twice is safe."""
@@ -136,7 +142,19 @@ class RouterBroker(Broker):
             ]
         replies = await self.pipeline.batch(commands, "examine")
         each = len(commands) // max(len(tasks), 1)
-        return [_sighting(task_id, replies[place * each : (place + 1) * each]) for place, (task_id, _) in enumerate(tasks)]
+        seen = [_sighting(task_id, replies[place * each : (place + 1) * each]) for place, (task_id, _) in enumerate(tasks)]
+        return await self._with_openings(seen)
+
+    async def _with_openings(self, seen: list[Sighting]) -> list[Sighting]:
+        """Adds what the next opener would go by, where an attempt was left."""
+        left = {place: sighting.ends for place, sighting in enumerate(seen) if sighting.is_left}
+        openings = [EventId(ends.top_attempt, 1) for ends in left.values()]
+        keys = [self.keys.events(ends.task_id) for ends in left.values()]
+        commands = [("XRANGE", key, str(opening), str(opening)) for key, opening in zip(keys, openings, strict=True)]
+        found = checked(await self.pipeline.batch(commands, "read openings"), "read openings")
+        for place, reply in zip(left, found, strict=True):
+            seen[place] = replace(seen[place], opening=_entry(reply))
+        return seen
 
     async def queued_jobs(self, agent: str, task_ids: Sequence[str]) -> dict[str, bytes | None]:
         """Which of these tasks are still on their agent's queue, each with its job where that is kept."""
@@ -181,12 +199,13 @@ class RouterBroker(Broker):
         ]
         checked(await self.pipeline.batch(commands, "expire"), "expire")
 
-    async def end_lost(self, task_id: str, request: TaskRequest, final: FinalEvent) -> bool:
-        """Makes the stream of a task again, with its final; False where there is a stream (rule P14)."""
+    async def end_lost(self, task_id: str, request: TaskRequest, final: FinalEvent, attempt: int) -> bool:
+        """Makes the stream of a task again, with its final in `attempt`; False where there is a stream (rule P14)."""
         keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
         asked = flat(request.to_fields())
         ended = flat({name: value for name, value in final.to_fields().items() if name not in ("type", "at")})
-        return bool(await self.pipeline.run(LOST, keys, [task_id, ROUTER, self._stream_ttl_ms, len(asked), *asked, *ended]))
+        arguments = [task_id, ROUTER, self._stream_ttl_ms, attempt, len(asked), *asked, *ended]
+        return bool(await self.pipeline.run(LOST, keys, arguments))
 
     async def leave_groups(self) -> None:
         """Takes this router's name out of the groups where nothing is pending for it."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skillstream.closing import Verdict
+from skillstream.closing import Verdict, attempts_exhausted, interrupted
 from skillstream_schemas.errors import FailureCode
+from skillstream_schemas.event import HandedBack
+from skillstream_schemas.request import OnRetry
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 
@@ -16,6 +18,7 @@ ORPHAN_AFTER_MS = 30_000
 """A submission without a job is another's between his two steps for so long."""
 EXPIRY_MARGIN_MS = 3_600_000
 """A task that is not final so long before its stream would go is ended."""
+_MAX_ATTEMPTS = 3  # where a submission does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,20 @@ def _verdict(record: TaskRecord, seen: Sighting, now_ms: int, settings: Settings
         return Verdict(TaskState.FAILED, "the deadline passed before a worker was done", FailureCode.DEADLINE_EXCEEDED)
     if record.request is None and now_ms - record.submitted_at > ORPHAN_AFTER_MS:
         return Verdict(TaskState.FAILED, "the request cannot be read", FailureCode.MALFORMED_REQUEST)
-    return None
+    return _verdict_of_opener(seen)
+
+
+def _verdict_of_opener(seen: Sighting) -> Verdict | None:
+    """How the next opener would end a task whose attempt was left; it need not come (rule P11)."""
+    first, top, opening = seen.ends.first, seen.ends.top, seen.opening
+    if first is None or top is None or opening is None or seen.cancel_reason is not None:
+        return None
+    worker = opening.text("worker")
+    if first.text("on_retry") == OnRetry.FAIL:
+        return interrupted(worker)
+    strikes, max_attempts = opening.number("strikes", 0), first.number("max_attempts", _MAX_ATTEMPTS)
+    is_drained = top.text("handed_back") == HandedBack.DRAIN and strikes > 0
+    return attempts_exhausted(max_attempts, worker) if strikes + (not is_drained) > max_attempts else None
 
 
 def _is_orphan(record: TaskRecord, seen: Sighting, now_ms: int) -> bool:

@@ -52,6 +52,11 @@ class RawEntry(NamedTuple):
         """A field as far as it can be read, "" if it is missing."""
         return self.fields.get(name.encode(), b"").decode(errors="replace")
 
+    def number(self, name: str, default: int) -> int:
+        """A field as a number, the default if it is missing or none."""
+        text = self.text(name)
+        return _number(text) if text.isascii() and text.isdigit() else default
+
     def strict_fields(self) -> dict[str, str]:
         """All fields; raises MalformedEntry where one is not UTF-8."""
         try:
@@ -72,6 +77,11 @@ class Ends(NamedTuple):
     first: RawEntry | None
     top: RawEntry | None
     problem: str | None = None
+
+    @property
+    def top_attempt(self) -> int:
+        """The attempt of the last entry, 0 where there is none."""
+        return 0 if self.top is None else _attempt(self.top)
 
     @property
     def size_bytes(self) -> int:

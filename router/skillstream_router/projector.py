@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -24,6 +24,7 @@ TASKS_AT_ONCE = 1000
 """Tasks of one transaction at most."""
 _NO_TASK = ""
 """Under which rings wait that name no task."""
+_ENDED_LATELY = 10_000
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 5.0
 
@@ -68,6 +69,8 @@ class Projector:
         self._fetching = Portion(TASKS_AT_ONCE)
         self._listing = Portion(TASKS_AT_ONCE)
         self.applied = 0
+        self.ended_lately: deque[str] = deque(maxlen=_ENDED_LATELY)
+        """Tasks whose finals were recorded last."""
 
     def __repr__(self) -> str:
         return f"<Projector tasks_applied={self.applied} fetching={self._fetching!r}>"
@@ -128,6 +131,7 @@ class Projector:
         seen = await self._fetch(notices)
         contradicted = await self._commit(seen)
         ended = seen.ended
+        self.ended_lately.extend(task.record.id for task in ended)
         await self._write_contexts({task.record.context_id for task in ended if task.record.context_id is not None})
         await self._settler.settle_leftovers(ended)
         await self._broker.expire_ended(task.record.id for task in ended)

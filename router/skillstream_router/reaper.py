@@ -45,7 +45,8 @@ class ReapingPace:
 class Reaper:
     """Responsible for every task getting its final, whatever died.
 
-    `project` applies tasks whose final is not in the database; it settles them as well.
+    `project` applies tasks whose final is not in the database; it settles them as well. `ended_lately` are the tasks
+    whose finals this router recorded last.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Reaper:
         settler: Settler,
         clock: Clock,
         project: Callable[[Iterable[str]], Awaitable[None]],
+        ended_lately: Iterable[str],
         pace: ReapingPace,
     ) -> None:
         self._broker = broker
@@ -62,6 +64,8 @@ class Reaper:
         self._settler = settler
         self._clock = clock
         self._project = project
+        self._ended_lately = ended_lately
+        self._connections_made = broker.connections_made
         self._pace = pace
         self._asked: set[str] = set()
         self._wake = asyncio.Event()
@@ -95,12 +99,20 @@ class Reaper:
 
     async def sweep(self) -> None:
         """Looks at all open tasks once, in batches."""
+        self._look_behind_a_break()
         after = ""
         while page := await self._store.open_tasks(after, self._pace.batch):
             await self._treat(page)
             after = page[-1].id
             await asyncio.sleep(self._pace.pause_s)
             await self.look_at_asked()
+
+    def _look_behind_a_break(self) -> None:
+        """Has what ended lately looked at once more: the server behind a new connection may lack finals (rule P17)."""
+        made = self._broker.connections_made
+        if made > max(self._connections_made, 1):
+            self.look(self._ended_lately)
+        self._connections_made = made
 
     async def look_at_asked(self) -> None:
         """Looks at what it was asked to."""
@@ -174,7 +186,8 @@ class Reaper:
     async def _end_lost(self, record: TaskRecord) -> None:
         reason = "the broker lost the task's stream before it was done"
         verdict = Verdict(TaskState.FAILED, reason, FailureCode.STREAM_LOST)
-        await self._broker.end_lost(record.id, record.original_request(), _final(record, verdict))
+        # ids behind those of the attempt that was known last: its worker may not have heard of the loss
+        await self._broker.end_lost(record.id, record.original_request(), _final(record, verdict), record.attempt + 1)
 
 
 def _final(record: TaskRecord, verdict: Verdict) -> FinalEvent:

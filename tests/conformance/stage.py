@@ -147,6 +147,10 @@ class Stage:
         top = self.outside.xrevrange(self.keys.events(task_id), count=1)
         return bool(top) and top[0][1]["type"] == "final"
 
+    def rings_left(self) -> int:
+        """Rings in all inboxes."""
+        return sum(self.outside.xlen(self.keys.inbox(shard)) for shard in range(self.settings.shards))
+
     def chunks(self, task_id: str, attempt: int) -> str:
         """The text of an attempt's chunks."""
         return "".join(self.view.texts(task_id, attempt))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import arq
 
-from skillstream.closing import Verdict
+from skillstream.closing import Verdict, attempts_exhausted, interrupted
 from skillstream_schemas.errors import EventTooLarge, FailureCode, MalformedEntry, OutputTooLarge, StreamGap, Unpublishable
 from skillstream_schemas.event import HandedBack
 from skillstream_schemas.request import OnRetry, TaskRequest
@@ -58,11 +58,9 @@ def verdict_of(closing: MustClose) -> Verdict:
         case CloseCause.CANCELED:
             return Verdict(TaskState.CANCELED, closing.detail)
         case CloseCause.EXHAUSTED:
-            reason = f"{closing.request.max_attempts} attempts were made; the last worker was {closing.detail}"
-            return Verdict(TaskState.FAILED, reason, FailureCode.ATTEMPTS_EXHAUSTED)
+            return attempts_exhausted(closing.request.max_attempts, closing.detail)
         case CloseCause.INTERRUPTED:
-            reason = f"the attempt of worker {closing.detail} ended early and the skill is never run twice"
-            return Verdict(TaskState.FAILED, reason, FailureCode.INTERRUPTED)
+            return interrupted(closing.detail)
 
 
 def of_unreadable(error: MalformedEntry | StreamGap) -> Verdict:
