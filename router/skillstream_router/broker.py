@@ -204,7 +204,7 @@ class RouterBroker(Broker):
         keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
         asked = flat(request.to_fields())
         ended = flat({name: value for name, value in final.to_fields().items() if name not in ("type", "at")})
-        arguments = [task_id, ROUTER, self._stream_ttl_ms, attempt, len(asked), *asked, *ended]
+        arguments: list[Argument] = [task_id, ROUTER, self._stream_ttl_ms, attempt, len(asked), *asked, *ended]
         return bool(await self.pipeline.run(LOST, keys, arguments))
 
     async def leave_groups(self) -> None:

@@ -12,7 +12,6 @@ from skillstream.task import Task
 from skillstream_router import Router
 from skillstream_router.app import RouterPace
 from skillstream_schemas import keys as arq_keys
-from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, Worker
 from skillstream_worker.broker import Lease, WorkerBroker
@@ -59,7 +58,8 @@ class Stage:
 
     def agent(self, **options: Any) -> Agent:
         """The agent of this stage; options are those of `Agent.skill`."""
-        return verb_agent(self.gates, **({"price_usd": "0.05", "max_attempts": 5} | options))
+        defaults: dict[str, Any] = {"price_usd": "0.05", "max_attempts": 5}
+        return verb_agent(self.gates, **(defaults | options))
 
     async def seam(self, name: str) -> Seam:
         """The seam of a part, open before the part starts."""
@@ -157,11 +157,3 @@ class Stage:
 
     async def _settings(self, name: str, changes: dict[str, Any]) -> Settings:
         return self.settings.changed(redis_url=(await self.seam(name)).url, **changes)
-
-
-def a_request(**changes: Any) -> TaskRequest:
-    """A request to the stage's agent."""
-    values: dict[str, Any] = {"agent": AGENT, "skill": "stream", "message": script(["say", "done"]), "max_attempts": 5}
-    return TaskRequest(**(values | changes))
-
-

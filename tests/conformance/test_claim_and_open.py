@@ -77,8 +77,8 @@ async def test_an_opening_whose_answer_was_lost_is_the_same_attempt(stage: Stage
 
 @pytest.mark.guarantee("G4")
 async def test_a_lost_claim_counter_lets_the_newer_claim_open(stage: Stage) -> None:
-    """P2. W1 opens attempt 1 · the counter of claims is lost · W2 claims: its number is the server's time, not a count that begins
-    again, so it opens attempt 2 and W1 is fenced."""
+    """P2. W1 opens attempt 1 · the counter of claims is lost · W2 claims: its number is the server's time, not a count that
+    begins again, so it opens attempt 2 and W1 is fenced."""
     w1, w2 = await stage.hand("w1"), await stage.hand("w2")
     task = await stage.submit(["say", "done"])
     first, _ = await stage.opened(w1, task.id)
@@ -94,8 +94,8 @@ async def test_a_lost_claim_counter_lets_the_newer_claim_open(stage: Stage) -> N
 
 @pytest.mark.guarantee("G4")
 async def test_a_release_that_arrives_late_frees_no_later_claim_of_the_same_worker(stage: Stage) -> None:
-    """P3. W1 hands back, its release stays on its way · sent again, it frees the job · W1 claims the job once more · the first copy
-    arrives: the lease names worker and claim, so the running attempt keeps it."""
+    """P3. W1 hands back, its release stays on its way · sent again, it frees the job · W1 claims the job once more · the first
+    copy arrives: the lease names worker and claim, so the running attempt keeps it."""
     kept = (await stage.seam("w1")).keep("release")
     w1 = await stage.hand("w1")
     task = await stage.submit(["say", "done"])
@@ -110,8 +110,8 @@ async def test_a_release_that_arrives_late_frees_no_later_claim_of_the_same_work
 
 @pytest.mark.guarantee("G1")
 async def test_a_claim_whose_answer_was_lost_costs_one_lease(stage: Stage) -> None:
-    """P2. W1's claim is executed, its answer lost · the same claim wins nothing · once the lease has ended the job is claimed and
-    runs once."""
+    """P2. W1's claim is executed, its answer lost · the same claim wins nothing · once the lease has ended the job is claimed
+    and runs once."""
     seam = await stage.seam("w1")
     task = await stage.submit(["say", "done"])
     lost = seam.lose_answer("claim", arq_keys.job_id(AGENT, task.id))
@@ -125,8 +125,8 @@ async def test_a_claim_whose_answer_was_lost_costs_one_lease(stage: Stage) -> No
 
 @pytest.mark.guarantee("G5")
 async def test_a_resumed_attempt_reads_again_what_a_stale_worker_opened(stage: Stage) -> None:
-    """P4. W1 reads the text of attempt 1 to go on behind it · W2, with an older claim, opens attempt 2 and writes · W1 opens: what it
-    read is stale, so it reads again and counts in attempt 2."""
+    """P4. W1 reads the text of attempt 1 to go on behind it · W2, with an older claim, opens attempt 2 and writes · W1 opens:
+    what it read is stale, so it reads again and counts in attempt 2."""
     agent = stage.agent(on_retry="resume")
     seam = await stage.seam("w1")
     task, w2 = await half_written(stage, agent), await stage.hand("w2")
@@ -144,8 +144,8 @@ async def test_a_resumed_attempt_reads_again_what_a_stale_worker_opened(stage: S
 
 @pytest.mark.guarantee("G5")
 async def test_a_late_chunk_of_the_attempt_that_was_read_is_cut_off(stage: Stage) -> None:
-    """P4. W1 reads the text of attempt 1 · a chunk of attempt 1 arrives late · W1 opens attempt 2 with what it has read: readers cut
-    the text there."""
+    """P4. W1 reads the text of attempt 1 · a chunk of attempt 1 arrives late · W1 opens attempt 2 with what it has read:
+    readers cut the text there."""
     agent = stage.agent(on_retry="resume")
     seam = await stage.seam("w1")
     task = await half_written(stage, agent)
@@ -161,8 +161,8 @@ async def test_a_late_chunk_of_the_attempt_that_was_read_is_cut_off(stage: Stage
 
 @pytest.mark.guarantee("G5", "G2")
 async def test_a_closer_reads_again_where_a_stale_worker_opened(stage: Stage) -> None:
-    """P8. The router reads a task past its deadline · a worker opens attempt 2 and writes · the router closes: what it read is stale,
-    it reads again, and the final has the text of attempt 2."""
+    """P8. The router reads a task past its deadline · a worker opens attempt 2 and writes · the router closes: what it read is
+    stale, it reads again, and the final has the text of attempt 2."""
     held = (await stage.seam("r1")).hold("close")
     w1, w2 = await stage.hand("w1"), await stage.hand("w2")
     task = await stage.submit(["say", "done"], deadline=timedelta(hours=1))
@@ -192,8 +192,8 @@ async def test_a_job_whose_payload_ran_out_of_time_runs_from_the_stream(stage: S
 
 @pytest.mark.guarantee("G4")
 async def test_a_stock_abort_makes_no_job_claimable_that_is_leased(stage: Stage) -> None:
-    """P2. W1 runs a task · a stock client aborts it: arq takes the score of the lease for a delay and makes the job due · W2 does not
-    win it, since it has an owner; W1's next renewal puts the score right."""
+    """P2. W1 runs a task · a stock client aborts it: arq takes the score of the lease for a delay and makes the job due · W2
+    does not win it, since it has an owner; W1's next renewal puts the score right."""
     await stage.worker("w1")
     task = await stage.submit(["reach", "running"], ["wait", "end"], ["say", "done"])
     await stage.gates.reached("running")

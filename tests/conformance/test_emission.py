@@ -14,8 +14,8 @@ from .stage import Stage
 @pytest.mark.guarantee("G3", "G5")
 @pytest.mark.parametrize("refused", ["1-2", "1-3", "1-4"])
 async def test_an_entry_that_is_refused_alone_leaves_no_hole(stage: Stage, refused: str) -> None:
-    """P5. Several entries go together, one of them finds no memory, those behind it would · a transaction adds all or none: sent
-    again, the ids are dense. Without it, the refusal of the first copy's rest reads as if all had arrived."""
+    """P5. Several entries go together, one of them finds no memory, those behind it would · a transaction adds all or none:
+    sent again, the ids are dense. Without it, the refusal of the first copy's rest reads as if all had arrived."""
     seam = await stage.seam("w1")
     hook = seam.refuse("XADD", refused, error="OOM command not allowed when used memory > 'maxmemory'.")
     await stage.worker(agent=stage.agent(chunking=Chunking.off()))
@@ -31,8 +31,8 @@ async def test_an_entry_that_is_refused_alone_leaves_no_hole(stage: Stage, refus
 @pytest.mark.parametrize("moment", ["before the look", "between look and resend", "behind the resend"])
 @pytest.mark.parametrize("unit", ["one entry", "transaction"])
 async def test_a_copy_that_arrives_late_changes_nothing_that_was_said(stage: Stage, moment: str, unit: str) -> None:
-    """P5. `1-2 [a]` is sent and its connection breaks · meanwhile more is said · the old copy is executed late, before or behind the
-    new one: an id that was sent keeps its content, so nothing is lost whichever copy wins."""
+    """P5. `1-2 [a]` is sent and its connection breaks · meanwhile more is said · the old copy is executed late, before or
+    behind the new one: an id that was sent keeps its content, so nothing is lost whichever copy wins."""
     entry = "1-2" if unit == "one entry" else "1-3"
     seam = await stage.seam("w1")
     kept = seam.keep("XADD", entry)
@@ -58,8 +58,8 @@ async def test_a_copy_that_arrives_late_changes_nothing_that_was_said(stage: Sta
 @pytest.mark.guarantee("G1", "G3")
 @pytest.mark.parametrize("command", ["XADD", "finish"])
 async def test_an_expired_stream_is_not_made_again_and_its_task_not_run_again(stage: Stage, command: str) -> None:
-    """P5, P6, P14. A chunk or a final is under way · the stream is gone · it arrives: no stream is made by it, the attempt ends · the
-    job is claimed again, found without a stream and never run; the router ends the task as lost."""
+    """P5, P6, P14. A chunk or a final is under way · the stream is gone · it arrives: no stream is made by it, the attempt ends
+    · the job is claimed again, found without a stream and never run; the router ends the task as lost."""
     seam = await stage.seam("w1")
     held = seam.hold(command)
     w1 = await stage.worker(lease_s=0.5)

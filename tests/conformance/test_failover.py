@@ -1,4 +1,4 @@
-"""Traces of a failover to a replica that lacks acknowledged writes: what goes back, and what no reader or payer sees (rule P17)."""
+"""Traces of a failover to a replica that lacks acknowledged writes: what no reader or payer may see (rule P17)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ MINUTE_MS = 60_000
 
 @pytest.mark.guarantee("G3", "G5")
 async def test_a_stream_that_went_back_under_a_live_attempt_gets_no_hole(stage: Stage) -> None:
-    """P5. W1 wrote 1-2 and 1-3 · the new server has 1-2 only · its next entry, 1-4, would be accepted and the hole be seen by nobody
-    with a cursor: W1 looks after the break, gives the attempt up and hands the job back at once."""
+    """P5. W1 wrote 1-2 and 1-3 · the new server has 1-2 only · its next entry, 1-4, would be accepted and the hole be seen by
+    nobody with a cursor: W1 looks after the break, gives the attempt up and hands the job back at once."""
     seam = await stage.seam("w1")
     await stage.worker(agent=stage.agent(chunking=Chunking.off()), lease_s=LONG_LEASE_S)
     task = await stage.submit(["say", "a"], ["say", "b"], ["reach", "half"], ["wait", "more"], ["say", "c"])
@@ -44,8 +44,8 @@ async def test_a_stream_that_went_back_under_a_live_attempt_gets_no_hole(stage: 
 
 @pytest.mark.guarantee("G4", "G5")
 async def test_an_attempt_whose_number_was_given_again_writes_nothing_more(stage: Stage) -> None:
-    """P5. W1 opened attempt 1 and wrote · the new server has 0-1 only · W2 opens attempt 1 · W1, connected again, sees another's claim
-    in its opening and stops: two workers would write one attempt."""
+    """P5. W1 opened attempt 1 and wrote · the new server has 0-1 only · W2 opens attempt 1 · W1, connected again, sees
+    another's claim in its opening and stops: two workers would write one attempt."""
     seam = await stage.seam("w1")
     w1 = await stage.worker("w1", lease_s=LONG_LEASE_S)
     task = await stage.submit(["say", "first"], ["reach", "half"], ["wait", "more"], ["say", "late"])
@@ -66,8 +66,8 @@ async def test_an_attempt_whose_number_was_given_again_writes_nothing_more(stage
 
 @pytest.mark.guarantee("G3", "G5")
 async def test_a_follower_of_an_attempt_that_was_given_again_starts_over(stage: Stage) -> None:
-    """P15. A follower stands in attempt 1 of W1 · the new server has attempt 1 of W2, longer than its cursor · connected again, it
-    compares the claim of the opening: a reset, then all from 0-1; never the words of two workers as one text."""
+    """P15. A follower stands in attempt 1 of W1 · the new server has attempt 1 of W2, longer than its cursor · connected again,
+    it compares the claim of the opening: a reset, then all from 0-1; never the words of two workers as one text."""
     seam = await stage.seam("client")
     task, first = await opened_by_hand(stage, "mine ", "and more")
     events = task.events()
@@ -87,8 +87,8 @@ async def test_a_follower_of_an_attempt_that_was_given_again_starts_over(stage: 
 
 @pytest.mark.guarantee("G3")
 async def test_a_follower_that_kept_its_claim_goes_on_where_nothing_was_lost(stage: Stage) -> None:
-    """P15. The connection breaks, the server behind it lost nothing · the opening shows the same claim and the top is not below the
-    cursor: the follower goes on, without a reset and without a doubled event."""
+    """P15. The connection breaks, the server behind it lost nothing · the opening shows the same claim and the top is not below
+    the cursor: the follower goes on, without a reset and without a doubled event."""
     seam = await stage.seam("client")
     task, _ = await opened_by_hand(stage, "one")
     events = task.events()
@@ -103,8 +103,8 @@ async def test_a_follower_that_kept_its_claim_goes_on_where_nothing_was_lost(sta
 
 @pytest.mark.guarantee("G3")
 async def test_a_process_that_brings_only_a_cursor_checks_the_top(stage: Stage) -> None:
-    """P15. A process comes back with the cursor 1-5 · the stream's top is 1-2: a reset, then all from 0-1. With a cursor that the
-    stream reaches it reads on behind it, whoever wrote there: it has no claim to compare."""
+    """P15. A process comes back with the cursor 1-5 · the stream's top is 1-2: a reset, then all from 0-1. With a cursor that
+    the stream reaches it reads on behind it, whoever wrote there: it has no claim to compare."""
     task, _ = await opened_by_hand(stage, "one")
     events = task.events(after="1-5")
     assert await soon(anext(events)) == ResetEvent(attempt=0, keep=0)
@@ -131,9 +131,9 @@ async def test_a_hole_is_named(stage: Stage) -> None:
 @pytest.mark.guarantee("G2")
 @pytest.mark.parametrize("broken", [True, False], ids=["connection broken", "connection kept"])
 async def test_nothing_follows_the_final_of_a_stream_that_was_lost(stage: Stage, broken: bool) -> None:
-    """P5, P14. W1 wrote 1-2 and is silent · the stream is lost, the router makes it again and ends it as lost · W1 writes 1-3, which would
-    be accepted behind a final 1-2. After a broken connection W1 looks first; without one (the keys were flushed) the final stands
-    in an attempt behind W1's, so that the id is refused."""
+    """P5, P14. W1 wrote 1-2 and is silent · the stream is lost, the router makes it again and ends it as lost · W1 writes 1-3,
+    which would be accepted behind a final 1-2. After a broken connection W1 looks first; without one (the keys were flushed)
+    the final stands in an attempt behind W1's, so that the id is refused."""
     seam = await stage.seam("w1")
     w1 = await stage.worker("w1", lease_s=LONG_LEASE_S)
     task = await stage.submit(["say", "a"], ["reach", "half"], ["wait", "more"], ["say", "b"], ["wait", "never"])
@@ -168,8 +168,9 @@ async def test_a_final_that_the_broker_lost_is_put_there_again(stage: Stage) -> 
 
 @pytest.mark.guarantee("G1", "G7")
 async def test_a_final_that_was_lost_alone_is_put_there_again(stage: Stage) -> None:
-    """P14. A task is completed, charged and settled · the node of its stream loses the final and its ring, the queue's node nothing: no
-    job and no ring leads there · a router that is connected again looks at what it recorded last: one final on the stream."""
+    """P14. A task is completed, charged and settled · the node of its stream loses the final and its ring, the queue's node
+    nothing: no job and no ring leads there · a router that is connected again looks at what it recorded last: one final on the
+    stream."""
     await stage.worker()
     seam = await stage.seam("r1")
     await stage.router("r1")
@@ -187,8 +188,8 @@ async def test_a_final_that_was_lost_alone_is_put_there_again(stage: Stage) -> N
 
 @pytest.mark.guarantee("G7", "G16")
 async def test_a_task_that_runs_again_after_its_final_was_lost_is_charged_once(stage: Stage) -> None:
-    """P17. A task is completed and charged · the new server has its job and its stream without the final · a worker is quicker than
-    the router and runs it again, with another end: one final on the stream, the row and the money stay as they were."""
+    """P17. A task is completed and charged · the new server has its job and its stream without the final · a worker is quicker
+    than the router and runs it again, with another end: one final on the stream, the row and the money stay as they were."""
     task = await completed(stage)
     row = stage.ledger.task(task)
     stage.go_back(task, *stage.view.entries(task)[:-1])
@@ -222,8 +223,8 @@ async def test_a_queue_that_was_lost_is_filled_again(stage: Stage, opened: bool)
 @pytest.mark.guarantee("G1", "G7")
 @pytest.mark.parametrize("ended", [False, True])
 async def test_a_job_whose_stream_was_lost_runs_nothing(stage: Stage, ended: bool) -> None:
-    """P4, P14. The node of the stream loses it, the job is there · the worker finds no stream and rings `gone`: the router ends the task
-    as lost, or settles it where the database has its final."""
+    """P4, P14. The node of the stream loses it, the job is there · the worker finds no stream and rings `gone`: the router ends
+    the task as lost, or settles it where the database has its final."""
     if ended:
         task = await completed(stage)
     else:
@@ -245,8 +246,8 @@ async def test_a_job_whose_stream_was_lost_runs_nothing(stage: Stage, ended: boo
 
 @pytest.mark.guarantee("G6")
 async def test_a_submission_that_no_replica_had_is_forgotten(stage: Stage) -> None:
-    """P17. A submission is acknowledged, then all that the server knew of it is lost · it is forgotten, and says so; the same id is a new
-    task. That is why `durable` exists."""
+    """P17. A submission is acknowledged, then all that the server knew of it is lost · it is forgotten, and says so; the same
+    id is a new task. That is why `durable` exists."""
     task = await stage.submit(["say", "done"], task_id="t1")
     stage.outside.flushall()
     with pytest.raises(UnknownTask):

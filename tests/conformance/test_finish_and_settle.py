@@ -18,8 +18,8 @@ OUT_OF_MEMORY = "OOM command not allowed when used memory > 'maxmemory'."
 
 @pytest.mark.guarantee("G8")
 async def test_a_job_is_settled_behind_the_answer_to_its_final(stage: Stage) -> None:
-    """P7. The final is executed, its answer is late · no settlement is sent before it is here: on a cluster, or with a final that is
-    refused, the job would be gone and the stream open."""
+    """P7. The final is executed, its answer is late · no settlement is sent before it is here: on a cluster, or with a final
+    that is refused, the job would be gone and the stream open."""
     seam = await stage.seam("w1")
     late = seam.late_answer("finish")
     await stage.worker()
@@ -35,8 +35,8 @@ async def test_a_job_is_settled_behind_the_answer_to_its_final(stage: Stage) -> 
 
 @pytest.mark.guarantee("G8", "G1")
 async def test_a_final_that_is_refused_leaves_the_job(stage: Stage) -> None:
-    """P7. W1's final finds no memory for longer than its patience, a settlement would find it · none is sent, the job comes back, and
-    a later attempt ends the task."""
+    """P7. W1's final finds no memory for longer than its patience, a settlement would find it · none is sent, the job comes
+    back, and a later attempt ends the task."""
     seam = await stage.seam("w1")
     refused = seam.refuse("finish", error=OUT_OF_MEMORY, times=1000)
     await stage.worker(lease_s=0.5, patience_s=0.1)
@@ -51,8 +51,8 @@ async def test_a_final_that_is_refused_leaves_the_job(stage: Stage) -> None:
 
 @pytest.mark.guarantee("G7", "G8")
 async def test_a_final_whose_worker_died_has_rung(stage: Stage) -> None:
-    """P6. W1's final is executed and W1 dies before the answer · W2 claims, finds the final and settles: final and ring are one step,
-    so a router hears of it although nobody is left to ring."""
+    """P6. W1's final is executed and W1 dies before the answer · W2 claims, finds the final and settles: final and ring are one
+    step, so a router hears of it although nobody is left to ring."""
     seam = await stage.seam("w1")
     lost = seam.lose_answer("finish")
     await stage.worker("w1")
@@ -70,8 +70,8 @@ async def test_a_final_whose_worker_died_has_rung(stage: Stage) -> None:
 
 @pytest.mark.guarantee("G4", "G8")
 async def test_a_final_that_did_not_arrive_settles_nothing_of_a_newer_attempt(stage: Stage) -> None:
-    """P6. W1's final never arrives · its lease ends, W2 opens attempt 2 · W1's final, sent again, is refused: that does not mean that it
-    had arrived; the top is of a newer attempt, so W1 stops and the job stays W2's."""
+    """P6. W1's final never arrives · its lease ends, W2 opens attempt 2 · W1's final, sent again, is refused: that does not
+    mean that it had arrived; the top is of a newer attempt, so W1 stops and the job stays W2's."""
     seam = await stage.seam("w1")
     lost, resent = seam.lose("finish"), seam.hold("finish")
     w1 = await stage.worker("w1")
@@ -94,8 +94,8 @@ async def test_a_final_that_did_not_arrive_settles_nothing_of_a_newer_attempt(st
 @pytest.mark.guarantee("G2", "G8")
 @pytest.mark.parametrize("fault", ["answer lost", "repeated"])
 async def test_a_final_that_comes_twice_stands_there_once(stage: Stage, fault: str) -> None:
-    """P6. The final is executed, its answer lost or the command doubled · the second copy finds it on top: it is there, the job is
-    settled, no second final and no second ring."""
+    """P6. The final is executed, its answer lost or the command doubled · the second copy finds it on top: it is there, the job
+    is settled, no second final and no second ring."""
     seam = await stage.seam("w1")
     hook = seam.lose_answer("finish") if fault == "answer lost" else seam.repeat("finish")
     await stage.worker("w1")
@@ -109,8 +109,8 @@ async def test_a_final_that_comes_twice_stands_there_once(stage: Stage, fault: s
 
 @pytest.mark.guarantee("G2", "G4")
 async def test_a_final_that_arrives_late_stands_nowhere(stage: Stage) -> None:
-    """P6. W1's final stays on its way · sent again, it is held, and W2 opens attempt 2 · the first copy arrives: its attempt's last
-    entry is not on top, nothing is added."""
+    """P6. W1's final stays on its way · sent again, it is held, and W2 opens attempt 2 · the first copy arrives: its attempt's
+    last entry is not on top, nothing is added."""
     seam = await stage.seam("w1")
     kept, resent = seam.keep("finish"), seam.hold("finish")
     await stage.worker("w1")
@@ -131,8 +131,8 @@ async def test_a_final_that_arrives_late_stands_nowhere(stage: Stage) -> None:
 
 @pytest.mark.guarantee("G6", "G8")
 async def test_a_late_enqueue_makes_a_job_that_the_next_claim_settles(stage: Stage) -> None:
-    """P1, P7. A submission's second step stays on its way · sent again, the task runs and ends · the first copy arrives: the job it
-    makes is claimed, found final and settled; nothing runs twice."""
+    """P1, P7. A submission's second step stays on its way · sent again, the task runs and ends · the first copy arrives: the
+    job it makes is claimed, found final and settled; nothing runs twice."""
     kept = (await stage.seam("client")).keep("enqueue")
     await stage.worker("w1")
     task = await stage.submit(["say", "done"])
@@ -157,8 +157,8 @@ async def stock(stage: Stage) -> AsyncIterator[StockWorker]:
 @pytest.mark.guarantee("G4", "G8")
 @pytest.mark.filterwarnings("ignore:Call to deprecated close:DeprecationWarning")  # by arq itself
 async def test_a_stock_worker_that_wakes_finishes_no_job_that_ours_runs(stage: Stage, stock: StockWorker) -> None:
-    """P16. A stock worker's in-progress key ends while it runs · ours claims and opens attempt 2 · the stock worker's skill is done:
-    arq would delete job, owner, counter and member without asking, so the function waits for the final of the other."""
+    """P16. A stock worker's in-progress key ends while it runs · ours claims and opens attempt 2 · the stock worker's skill is
+    done: arq would delete job, owner, counter and member without asking, so the function waits for the final of the other."""
     task = await stage.submit(
         ["attempt", 1, ["reach", "first"], ["wait", "go on"], ["say", "late"]],
         ["attempt", 2, ["reach", "second"], ["wait", "end"], ["say", "ours"]],

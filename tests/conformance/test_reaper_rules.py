@@ -25,7 +25,9 @@ async def left(stage: Stage, *, hand_back: str | None = None, attempts: int = 1,
         assert number == attempt
         stage.say(task.id, f"{attempt}-2", "so far")
         if hand_back is not None:
-            stage.outside.xadd(stage.keys.events(task.id), {"type": "status", "handed_back": hand_back, "at": 1}, id=f"{attempt}-3")
+            stage.outside.xadd(
+                stage.keys.events(task.id), {"type": "status", "handed_back": hand_back, "at": 1}, id=f"{attempt}-3"
+            )
         stage.lapse(task.id)
     return task.id, lease
 
@@ -33,8 +35,8 @@ async def left(stage: Stage, *, hand_back: str | None = None, attempts: int = 1,
 @pytest.mark.guarantee("G1")
 @pytest.mark.parametrize("attempts", [1, 2])
 async def test_a_task_out_of_attempts_ends_without_a_worker(stage: Stage, attempts: int) -> None:
-    """P11, P14. The last attempt that a task may have is left and no worker lives · the router ends it as the next opener would, with
-    the last worker's name and the text so far."""
+    """P11, P14. The last attempt that a task may have is left and no worker lives · the router ends it as the next opener
+    would, with the last worker's name and the text so far."""
     task, _ = await left(stage, attempts=attempts, max_attempts=attempts)
     await stage.router()
     final = await stage.settled(task)
@@ -45,7 +47,8 @@ async def test_a_task_out_of_attempts_ends_without_a_worker(stage: Stage, attemp
 
 @pytest.mark.guarantee("G1")
 async def test_a_task_that_is_never_run_twice_ends_without_a_worker(stage: Stage) -> None:
-    """P14. The attempt of a skill that is never run twice is left and no worker lives · the router ends the task as interrupted."""
+    """P14. The attempt of a skill that is never run twice is left and no worker lives · the router ends the task as
+    interrupted."""
     task, _ = await left(stage, on_retry="fail")
     await stage.router()
     final = await stage.settled(task)
@@ -56,8 +59,8 @@ async def test_a_task_that_is_never_run_twice_ends_without_a_worker(stage: Stage
 @pytest.mark.guarantee("G1")
 @pytest.mark.parametrize("case", ["attempts left", "handed back to retry", "drained", "still owned", "canceled a moment ago"])
 async def test_a_task_that_may_go_on_is_left_alone(stage: Stage, case: str) -> None:
-    """P11, P14. An attempt was left, and another may follow; or was handed back by a drain, which is no strike; or its worker lives; or
-    it is canceled and its time for that has not come: no remedy."""
+    """P11, P14. An attempt was left, and another may follow; or was handed back by a drain, which is no strike; or its worker
+    lives; or it is canceled and its time for that has not come: no remedy."""
     hand_back = {"drained": "drain", "handed back to retry": "retry"}.get(case)
     task, lease = await left(stage, hand_back=hand_back, max_attempts=1 if case in ("drained", "still owned") else 2)
     if case == "still owned":
@@ -77,8 +80,8 @@ async def test_a_task_that_may_go_on_is_left_alone(stage: Stage, case: str) -> N
 
 @pytest.mark.guarantee("G1", "G5")
 async def test_a_drain_is_no_strike(stage: Stage) -> None:
-    """P11. The only attempt that a task may have is handed back by a drain · the next worker runs it, and its opening shows the same
-    number of strikes: a deployment uses up no attempt."""
+    """P11. The only attempt that a task may have is handed back by a drain · the next worker runs it, and its opening shows the
+    same number of strikes: a deployment uses up no attempt."""
     task, _ = await left(stage, hand_back="drain", max_attempts=1)
     await stage.worker("w2")
     assert (await stage.settled(task))["text"] == "done"
@@ -87,8 +90,8 @@ async def test_a_drain_is_no_strike(stage: Stage) -> None:
 
 @pytest.mark.guarantee("G1", "G13")
 async def test_a_job_that_is_claimed_and_never_opened_ends(stage: Stage) -> None:
-    """P11. Workers claim a job and die before they open it: that is no attempt, but it does not go on for ever: beyond 20 claims more
-    than attempts the task is unstartable."""
+    """P11. Workers claim a job and die before they open it: that is no attempt, but it does not go on for ever: beyond 20
+    claims more than attempts the task is unstartable."""
     task = await stage.submit(["say", "done"])
     w1 = await stage.hand("w1")
     for _ in range(5 + 20):

@@ -25,8 +25,8 @@ DAY_MS = 24 * HOUR_MS
 
 @pytest.mark.guarantee("G1", "G2", "G7")
 async def test_a_reaper_that_read_before_the_final_adds_none(stage: Stage) -> None:
-    """P8. The router reads a task past its deadline and decides to close it · its worker writes its final · the close arrives: it finds
-    the final, adds nothing, and the database has the worker's."""
+    """P8. The router reads a task past its deadline and decides to close it · its worker writes its final · the close arrives:
+    it finds the final, adds nothing, and the database has the worker's."""
     held = (await stage.seam("r1")).hold("close")
     w1 = await stage.hand("w1")
     task = await stage.submit(["say", "abc"], deadline=timedelta(hours=1))
@@ -45,8 +45,8 @@ async def test_a_reaper_that_read_before_the_final_adds_none(stage: Stage) -> No
 
 @pytest.mark.guarantee("G7", "G15")
 async def test_a_final_waits_for_a_router_that_is_away_for_long(stage: Stage) -> None:
-    """P13. A task ends while no router runs for more than a day · its stream keeps the long TTL; the router shortens it behind its
-    commit, never before."""
+    """P13. A task ends while no router runs for more than a day · its stream keeps the long TTL; the router shortens it behind
+    its commit, never before."""
     await stage.worker()
     task = await stage.submit(["say", "done"])
     await stage.settled(task.id)
@@ -64,8 +64,8 @@ async def test_a_final_waits_for_a_router_that_is_away_for_long(stage: Stage) ->
 @pytest.mark.guarantee("G7", "G16")
 @pytest.mark.parametrize("step", ["XRANGE", "PEXPIRE", "XACK"])
 async def test_a_ring_that_two_routers_work_off_takes_effect_once(stage: Stage, step: str) -> None:
-    """P13. A reads a ring and stalls, before its commit or behind it · B takes the ring over and applies it · A goes on with the same:
-    effects follow from the row that became final, not from the ring."""
+    """P13. A reads a ring and stalls, before its commit or behind it · B takes the ring over and applies it · A goes on with
+    the same: effects follow from the row that became final, not from the ring."""
     await stage.worker()
     task = await stage.submit(["say", "done"])
     await stage.settled(task.id)
@@ -83,8 +83,8 @@ async def test_a_ring_that_two_routers_work_off_takes_effect_once(stage: Stage, 
 
 @pytest.mark.guarantee("G7", "G16")
 async def test_a_late_commit_takes_no_task_back(stage: Stage) -> None:
-    """P13. A reads a task that runs, its answer is late · the task ends, B commits that · A commits `working`: a state goes forward
-    only, the task stays completed and is charged once."""
+    """P13. A reads a task that runs, its answer is late · the task ends, B commits that · A commits `working`: a state goes
+    forward only, the task stays completed and is charged once."""
     w1 = await stage.hand("w1")
     task = await stage.submit(["say", "abc"])
     lease, _ = await stage.opened(w1, task.id)
@@ -103,8 +103,8 @@ async def test_a_late_commit_takes_no_task_back(stage: Stage) -> None:
 
 @pytest.mark.guarantee("G7")
 async def test_a_ring_is_acknowledged_behind_the_commit(stage: Stage) -> None:
-    """P13. A has read a ring and cannot write yet: were it acknowledged now, and A dead a moment later, the task's effects would be
-    lost · once the row is committed, the ring goes."""
+    """P13. A has read a ring and cannot write yet: were it acknowledged now, and A dead a moment later, the task's effects
+    would be lost · once the row is committed, the ring goes."""
     await stage.worker()
     await stage.router("ra", QUIET)
     first = await stage.submit(["say", "done"])
@@ -123,7 +123,8 @@ async def test_a_ring_is_acknowledged_behind_the_commit(stage: Stage) -> None:
 
 @pytest.mark.guarantee("G7")
 async def test_no_number_of_unread_rings_pushes_a_final_out(stage: Stage) -> None:
-    """P13. A final rings, then very many others, no router reads · the inbox has no bound of its own: all are there, all are applied."""
+    """P13. A final rings, then very many others, no router reads · the inbox has no bound of its own: all are there, all are
+    applied."""
     w1 = await stage.hand("w1")
     first = await stage.submit(["say", "done"])
     lease, _ = await stage.opened(w1, first.id)
@@ -139,8 +140,8 @@ async def test_no_number_of_unread_rings_pushes_a_final_out(stage: Stage) -> Non
 
 @pytest.mark.guarantee("G7")
 async def test_a_list_of_messages_is_never_replaced_by_an_older_one(stage: Stage) -> None:
-    """P13. A has committed the first turn of a context and stalls before it writes the list · B commits the second and writes · A's
-    list arrives: it is older and refused; no message is doubled or lost."""
+    """P13. A has committed the first turn of a context and stalls before it writes the list · B commits the second and writes ·
+    A's list arrives: it is older and refused; no message is doubled or lost."""
     await stage.worker()
     held = (await stage.seam("ra")).hold("context")
     first = await stage.submit(["say", "one"], context_id="talk")

@@ -17,8 +17,8 @@ MINUTE_MS = 60_000
 @pytest.mark.guarantee("G1", "G6")
 @pytest.mark.parametrize("repair", ["submitted again", "by the router"])
 async def test_a_submission_that_broke_half_way_is_repaired(stage: Stage, repair: str) -> None:
-    """P1, P14. 0-1 is on its stream, the client dies before it enqueues · the ring went with 0-1, so a router knows the task and
-    enqueues it after half a minute; the same submission again does so at once."""
+    """P1, P14. 0-1 is on its stream, the client dies before it enqueues · the ring went with 0-1, so a router knows the task
+    and enqueues it after half a minute; the same submission again does so at once."""
     seam = await stage.seam("dying")
     await stage.client("dying", patience_s=0.1)
     kept = seam.keep("enqueue")
@@ -44,8 +44,8 @@ async def test_a_submission_that_broke_half_way_is_repaired(stage: Stage, repair
 @pytest.mark.parametrize("script", ["submit", "enqueue"])
 @pytest.mark.parametrize("fault", ["lost", "answer lost", "repeated"])
 async def test_a_step_of_a_submission_that_comes_twice_runs_once(stage: Stage, script: str, fault: str) -> None:
-    """P1. A step of a submission is lost, or executed and its answer lost, or doubled · both steps may be repeated: one stream, one
-    job, one run."""
+    """P1. A step of a submission is lost, or executed and its answer lost, or doubled · both steps may be repeated: one stream,
+    one job, one run."""
     seam = await stage.seam("client")
     make = {"lost": seam.lose, "answer lost": seam.lose_answer, "repeated": seam.repeat}[fault]
     hook = make(script)
@@ -59,7 +59,8 @@ async def test_a_step_of_a_submission_that_comes_twice_runs_once(stage: Stage, s
 
 @pytest.mark.guarantee("G9", "G1")
 async def test_a_cancellation_outlives_its_canceller_where_no_worker_lives(stage: Stage) -> None:
-    """P9, P14. The cancel key is set, the canceller dies, no worker is there · the cancellation has rung: the router closes the task."""
+    """P9, P14. The cancel key is set, the canceller dies, no worker is there · the cancellation has rung: the router closes the
+    task."""
     task = await stage.submit(["say", "done"])
     seam = await stage.seam("dying")
     lost = seam.lose_answer("cancel")
@@ -79,7 +80,8 @@ async def test_a_cancellation_outlives_its_canceller_where_no_worker_lives(stage
 @pytest.mark.guarantee("G9", "G8")
 @pytest.mark.parametrize("settles", ["router", "worker"])
 async def test_a_task_closed_by_a_canceller_that_dies_is_settled_by_another(stage: Stage, settles: str) -> None:
-    """P7, P9. The canceller closes a queued task and dies before it settles · the job has no owner: whoever finds the final settles."""
+    """P7, P9. The canceller closes a queued task and dies before it settles · the job has no owner: whoever finds the final
+    settles."""
     task = await stage.submit(["say", "done"])
     seam = await stage.seam("dying")
     kept = seam.keep("settle")
@@ -98,8 +100,8 @@ async def test_a_task_closed_by_a_canceller_that_dies_is_settled_by_another(stag
 
 @pytest.mark.guarantee("G9", "G2")
 async def test_of_a_canceller_and_an_opener_one_closes(stage: Stage) -> None:
-    """P4, P9. A cancellation of a queued task is recorded, the canceller stalls before it closes · a worker claims and opens: it sees
-    the key and closes · the canceller's close finds the final and returns that one."""
+    """P4, P9. A cancellation of a queued task is recorded, the canceller stalls before it closes · a worker claims and opens:
+    it sees the key and closes · the canceller's close finds the final and returns that one."""
     task = await stage.submit(["say", "done"])
     held = (await stage.seam("canceller")).hold("close")
     client = await stage.client("canceller")
@@ -116,7 +118,8 @@ async def test_of_a_canceller_and_an_opener_one_closes(stage: Stage) -> None:
 
 @pytest.mark.guarantee("G9")
 async def test_a_worker_that_opens_first_hears_of_the_cancellation(stage: Stage) -> None:
-    """P9. The cancellation is on its way, a worker opens attempt 1 · the answer says so: its worker closes, with the text so far."""
+    """P9. The cancellation is on its way, a worker opens attempt 1 · the answer says so: its worker closes, with the text so
+    far."""
     held = (await stage.seam("canceller")).hold("cancel")
     task = await stage.submit(["say", "so far"], ["reach", "running"], ["wait", "never"])
     client = await stage.client("canceller")
@@ -133,7 +136,8 @@ async def test_a_worker_that_opens_first_hears_of_the_cancellation(stage: Stage)
 
 @pytest.mark.guarantee("G9")
 async def test_a_cancellation_whose_notice_is_late_is_found_by_looking(stage: Stage) -> None:
-    """P9. The cancel key is set, the notice on the channel stays on its way · the worker looks three times a lease all the same."""
+    """P9. The cancel key is set, the notice on the channel stays on its way · the worker looks three times a lease all the
+    same."""
     held = (await stage.seam("client")).hold("PUBLISH")
     await stage.worker()
     task = await stage.submit(["say", "so far"], ["reach", "running"], ["wait", "never"])
@@ -166,8 +170,8 @@ async def test_a_cancellation_is_carried_out_by_whoever_takes_over(stage: Stage)
 
 @pytest.mark.guarantee("G9", "G5")
 async def test_a_task_that_waits_for_its_next_attempt_is_canceled_at_once(stage: Stage) -> None:
-    """P9, P10. An attempt is handed back and its task waits for half an hour · nobody writes on behind a hand-back: the canceller closes
-    the task, with its text, as it closes a queued one."""
+    """P9, P10. An attempt is handed back and its task waits for half an hour · nobody writes on behind a hand-back: the
+    canceller closes the task, with its text, as it closes a queued one."""
     await stage.worker()
     task = await stage.submit(["say", "so far"], ["retry", 1800])
     await until(lambda: (stage.view.score(task.id) or 0) > stage.view.now_ms() + MINUTE_MS)
@@ -181,8 +185,8 @@ async def test_a_task_that_waits_for_its_next_attempt_is_canceled_at_once(stage:
 
 @pytest.mark.guarantee("G9", "G8")
 async def test_a_release_that_arrives_behind_a_cancellation_frees_nothing(stage: Stage) -> None:
-    """P3, P9, P10. The hand-back stands on the stream, its worker's release is on its way · the task is canceled: closed and settled · the
-    release arrives: its lease is gone, no job comes back."""
+    """P3, P9, P10. The hand-back stands on the stream, its worker's release is on its way · the task is canceled: closed and
+    settled · the release arrives: its lease is gone, no job comes back."""
     held = (await stage.seam("w1")).hold("release")
     w1 = await stage.worker("w1")
     task = await stage.submit(["say", "so far"], ["retry", 0])

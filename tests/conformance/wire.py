@@ -46,10 +46,8 @@ class Command(NamedTuple):
     @classmethod
     def read(cls, raw: bytes, scripts: Mapping[str, str]) -> Command:
         """Reads a command; `scripts` names those that are called by their hash."""
-        words: list[bytes] = []
         rest = bytearray(raw[raw.index(b"\r\n") + 2 :])
-        for frame in frames(rest):
-            words.append(frame[frame.index(b"\r\n") + 2 : -2])
+        words = [frame[frame.index(b"\r\n") + 2 : -2] for frame in frames(rest)]
         name = words[0].decode().upper()
         if name == "EVALSHA":
             name = scripts.get(words[1].decode(), name)
