@@ -34,7 +34,7 @@ class Mutation:
     caught_by: str
 
 
-_WORKER, _ROUTER = "worker/skillstream_worker", "router/skillstream_router"
+_CLIENT, _WORKER, _ROUTER = "client/skillstream", "worker/skillstream_worker", "router/skillstream_router"
 _ONLY_LEGAL = (
     _ROUTER,
     "index_elements=[tasks.c.id], set_=changes, where=and_(_is_legal(new), _is_newer(new))",
@@ -128,6 +128,30 @@ MUTATIONS = (
         ),
         "router_dies_before_its_commit",
         "0 rows in the database",
+    ),
+    Mutation(
+        "claim without owner check",
+        ((_WORKER, "ARGV[1] .. ':' .. number, 'NX', 'PX'", "ARGV[1] .. ':' .. number, 'PX'"),),
+        "any_interleaving",
+        "G4: a job of ",
+    ),
+    Mutation(
+        "opening for an older claim",
+        ((_WORKER, "if claim > tonumber(ARGV[3]) then return {'superseded', top[1]} end", ""),),
+        "any_interleaving",
+        "G4: an older claim opened",
+    ),
+    Mutation(
+        "opening in spite of a cancellation",
+        ((_WORKER, "if reason then return {'canceled', top[1], reason} end", ""),),
+        "any_interleaving",
+        "G9: a cancellation was forgotten",
+    ),
+    Mutation(
+        "close without a look at what was read",
+        ((_CLIENT, "if attempt ~= seen_attempt or tonumber(seq) < tonumber(seen_seq) then return {'stale'} end", ""),),
+        "any_interleaving",
+        "G5: the text of the final",
     ),
 )
 

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from random import SystemRandom
 
 import redis.asyncio
 
@@ -20,6 +21,9 @@ from skillstream_router.projection import Notice, project
 from skillstream_router.store import Store, Turns
 from tests.acceptance.checker import check_jobs, check_rings
 from tests.acceptance.report import Report
+from tests.conformance.exploring import explore
+from tests.conformance.world import World
+from tests.router.ledger_file import LedgerFile
 
 from .battlefield import LEASE_S
 from .stage import Stage
@@ -171,13 +175,29 @@ async def router_dies_before_its_commit(stage: Stage) -> Report:
     return await stage.report()
 
 
+async def any_interleaving(stage: Stage) -> Report:
+    """Workers, canceller, reaper and router take their steps in any order; the invariants are those of tests/conformance."""
+    report = Report()
+    chosen_seed = SystemRandom().randrange(2**32)
+
+    def play_all() -> None:
+        with World(stage.outside, stage.settings, LedgerFile(stage.database)) as world:
+            explore(world, chosen_seed, is_reported=False)
+
+    try:
+        await asyncio.to_thread(play_all)
+    except Exception as error:
+        report.violations.append(f"{type(error).__name__}: {error} (seed {chosen_seed})".replace("\n", " "))
+    return report
+
+
 SITUATIONS: dict[str, Callable[[Stage], Awaitable[Report]]] = {
     situation.__name__: situation
     for situation in (
         stalled_worker_renews, stalled_worker_releases, worker_dies_behind_its_final, no_router_runs,
         broker_refuses_a_final,
         broker_refuses_inside_a_flight, a_task_streams, router_stalls_before_its_transaction, ring_is_delivered_twice,
-        router_dies_before_its_commit,
+        router_dies_before_its_commit, any_interleaving,
     )
 }  # fmt: skip
 
