@@ -53,16 +53,11 @@ class Submitted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CancelRecorded:
-    """A cancellation stands on the broker; `top` was the stream's last entry at that moment, a hand-back or not."""
+    """A cancellation stands on the broker; `top` was the stream's last entry, `is_waiting` says that no attempt writes on."""
 
     top: EventId
     agent: str
-    is_handed_back: bool = False
-
-    @property
-    def is_waiting(self) -> bool:
-        """True where no attempt writes on: the task waits for its first one, or for the next."""
-        return self.top.attempt == 0 or self.is_handed_back
+    is_waiting: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +146,8 @@ class Broker:
                 return final_of(reply[1], reply[2])
             case _:
                 await self.pipeline.call("PUBLISH", self.keys.control, task_id)
-                return CancelRecorded(id_of(reply[1]), text_of(reply[2], "the agent"), is_handed_back=bool(reply[3]))
+                top, handed_back = id_of(reply[1]), bool(reply[3])
+                return CancelRecorded(top, text_of(reply[2], "the agent"), is_waiting=top.attempt == 0 or handed_back)
 
     async def close_task(self, task_id: str, ending: Ending, closer: str) -> FinalEvent | None:
         """Ends a task from outside its attempt (rule P8).

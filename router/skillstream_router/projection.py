@@ -54,8 +54,8 @@ class RawEntry(NamedTuple):
 
     def number(self, name: str, default: int) -> int:
         """A field as a number, the default if it is missing or none."""
-        text = self.text(name)
-        return _number(text) if text.isascii() and text.isdigit() else default
+        digits = self.fields.get(name.encode(), b"")
+        return _number(digits) if digits.isdigit() else default
 
     def strict_fields(self) -> dict[str, str]:
         """All fields; raises MalformedEntry where one is not UTF-8."""

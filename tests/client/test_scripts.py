@@ -127,7 +127,7 @@ class TestCancel:
         self, broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings, reason: str
     ) -> None:
         await broker.submit("t1", REQUEST)
-        assert await soon(broker.request_cancel("t1", reason)) == CancelRecorded(EventId(0, 1), AGENT)
+        assert await soon(broker.request_cancel("t1", reason)) == CancelRecorded(EventId(0, 1), AGENT, is_waiting=True)
         assert outside.get(settings.keys.cancel("t1")) == reason
         assert hand.rings("t1") == ["submitted", "cancel"]
         assert len(hand.entries("t1")) == 1
@@ -141,7 +141,7 @@ class TestCancel:
         with outside.pubsub() as heard:  # type: ignore[no-untyped-call]
             heard.subscribe(settings.keys.control)
             heard.get_message(timeout=5)
-            assert await soon(broker.request_cancel("t1", "why")) == CancelRecorded(EventId(1, 2), AGENT)
+            assert await soon(broker.request_cancel("t1", "why")) == CancelRecorded(EventId(1, 2), AGENT, is_waiting=False)
             message = heard.get_message(timeout=5)
         assert message is not None
         assert message["data"] == "t1"

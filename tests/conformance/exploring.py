@@ -8,7 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from .interleavings import Interleavings
 from .world import World
 
-_EXAMPLES = 200
+_EXAMPLES = 150
 _STEPS = 25
 
 

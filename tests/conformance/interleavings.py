@@ -26,22 +26,11 @@ from skillstream_schemas.state import TaskState
 from tests.support.protocol_bench import AGENT, a_request
 
 from .player import Copy, Player
-from .world import PAYER, PRICE_MICROS, World
+from .starts import BACK, FATES, RETRIES, STARTS
+from .world import PAYER, PRICE_MICROS, World, are_dense
 
 REASON = "enough"
 _DEADLINE_MS = 600_000
-WRITING = ("take_over", "go_on", "go_on", "fetch", "commit")
-STARTS: dict[str, tuple[str, ...]] = {
-    "two claims wait, one has read": (*WRITING, "take", "take", "go_on", "go_on"),
-    "half submitted": (),
-    "writing": WRITING,
-    "the router has read before and behind the end": (*WRITING, "finish", "fetch"),
-    "a reader is about to close": (*WRITING, "read_to_end"),
-}
-"""How an example begins: what takes many steps to come to, so that the rest is spent on what may happen then."""
-RETRIES = st.sampled_from([OnRetry.RESTART, OnRetry.FAIL, OnRetry.RESUME, OnRetry.RESTART])
-BACK = st.sampled_from([0, 0, 1, 2, 0, 1])
-FATES = ("answered", "answered", "answer lost", "on its way")
 T = TypeVar("T")
 
 
@@ -237,7 +226,7 @@ class Interleavings(RuleBasedStateMachine):
         self.entries = entries
         ids = [EventId.parse(event_id) for event_id, _ in entries]
         assert ids[0] == SUBMISSION
-        assert all(_follows(*pair) for pair in pairwise(ids)), f"G3: not dense: {[*map(str, ids)]}"
+        assert are_dense(ids), f"G3: not dense: {[*map(str, ids)]}"
         finals = [place for place, (_, fields) in enumerate(entries) if fields["type"] == "final"]
         assert finals in ([], [len(entries) - 1]), "G1, G2: more than one final, or something follows it"
         claims = [int(fields["claim"]) for _, fields in entries if "claim" in fields]
@@ -306,9 +295,3 @@ class Interleavings(RuleBasedStateMachine):
     def _one(among: list[T], back: int) -> list[T]:
         """The newest, or one of those before it; none where there is none."""
         return among[-1 - min(back, len(among) - 1) :][:1] if among else []
-
-
-def _follows(earlier: EventId, later: EventId) -> bool:
-    if later.attempt == earlier.attempt:
-        return later.seq == earlier.seq + 1
-    return later.attempt == earlier.attempt + 1 and later.seq == 1

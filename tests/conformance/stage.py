@@ -8,11 +8,15 @@ from typing import Any
 import redis
 
 from skillstream import Client
+from skillstream.broker import Ending, Settlement
 from skillstream.task import Task
 from skillstream_router import Router
 from skillstream_router.app import RouterPace
 from skillstream_schemas import keys as arq_keys
+from skillstream_schemas.event import FinalEvent
+from skillstream_schemas.ids import START, EventId
 from skillstream_schemas.settings import Settings
+from skillstream_schemas.state import TaskState
 from skillstream_worker import Agent, Worker
 from skillstream_worker.broker import Lease, WorkerBroker
 from skillstream_worker.openings import Opened
@@ -111,6 +115,21 @@ class Stage:
         opening = await broker.open_attempt(lease, None)
         assert isinstance(opening, Opened), opening
         return lease, opening.attempt
+
+    async def opened_by_hand(self, *texts: str) -> tuple[Task, int]:
+        """A task in attempt 1 with these chunks, whose worker is gone; returns it and the claim of its opening."""
+        task = await self.submit(["say", "done"])
+        lease, _ = await self.opened(await self.hand("w0"), task.id)
+        for seq, text in enumerate(texts, 2):
+            self.say(task.id, f"1-{seq}", text)
+        return task, lease.claim
+
+    async def close_by_hand(self, task_id: str) -> None:
+        """Ends a task from outside, whatever stands on its stream."""
+        broker = await self.hand("last")
+        final = FinalEvent(id=START, at=0, state=TaskState.FAILED, text="", metadata={}, error="expired", chunks=0)
+        assert await broker.close_task(task_id, Ending(final, EventId.parse(self.view.ids(task_id)[-1]), None), "test")
+        await broker.settle(AGENT, [Settlement(task_id)])
 
     def lapse(self, task_id: str) -> None:
         """Ends a lease, as its TTL would while its worker stalls; the job is due."""

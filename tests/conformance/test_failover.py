@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from skillstream.broker import Ending, Settlement
-from skillstream.task import Task
 from skillstream_schemas import keys as arq_keys
-from skillstream_schemas.errors import NotReplicated, StreamGap, UnknownTask
-from skillstream_schemas.event import FinalEvent, ResetEvent
-from skillstream_schemas.ids import START, EventId
+from skillstream_schemas.errors import NotReplicated, UnknownTask
 from skillstream_schemas.job import pack
-from skillstream_schemas.state import TaskState
 from skillstream_worker import Chunking
 from tests.client.bounds import soon, until
 from tests.router.conftest import RECONCILING
@@ -61,71 +56,7 @@ async def test_an_attempt_whose_number_was_given_again_writes_nothing_more(stage
     await until(lambda: not w1.running)
     assert stage.view.ids(task.id) == ["0-1", "1-1"]
     assert stage.view.lease(task.id) == lease.value
-    await ended_by_another(stage, task.id)
-
-
-@pytest.mark.guarantee("G3", "G5")
-async def test_a_follower_of_an_attempt_that_was_given_again_starts_over(stage: Stage) -> None:
-    """P15. A follower stands in attempt 1 of W1 · the new server has attempt 1 of W2, longer than its cursor · connected again,
-    it compares the claim of the opening: a reset, then all from 0-1; never the words of two workers as one text."""
-    seam = await stage.seam("client")
-    task, first = await opened_by_hand(stage, "mine ", "and more")
-    events = task.events()
-    seen = [await soon(anext(events)) for _ in range(4)]
-    assert [str(event.id) for event in seen if not isinstance(event, ResetEvent)] == ["0-1", "1-1", "1-2", "1-3"]
-    entries = stage.view.entries(task.id)
-    other = entries[1][1] | {"claim": str(first + 1), "worker": "w2"}
-    chunks = [(f"1-{seq}", {"type": "chunk", "text": text, "at": "1"}) for seq, text in enumerate("xyz", 2)]
-    stage.go_back(task.id, entries[0], ("1-1", other), *chunks)
-    seam.drop()
-    again = [await soon(anext(events)) for _ in range(6)]
-    assert again[0] == ResetEvent(attempt=0, keep=0)
-    assert [str(event.id) for event in again[1:] if not isinstance(event, ResetEvent)] == ["0-1", "1-1", "1-2", "1-3", "1-4"]
-    await events.aclose()
-    await ended_by_another(stage, task.id)
-
-
-@pytest.mark.guarantee("G3")
-async def test_a_follower_that_kept_its_claim_goes_on_where_nothing_was_lost(stage: Stage) -> None:
-    """P15. The connection breaks, the server behind it lost nothing · the opening shows the same claim and the top is not below
-    the cursor: the follower goes on, without a reset and without a doubled event."""
-    seam = await stage.seam("client")
-    task, _ = await opened_by_hand(stage, "one")
-    events = task.events()
-    for _ in range(3):
-        await soon(anext(events))
-    seam.drop()
-    stage.say(task.id, "1-3", "two")
-    assert str((await soon(anext(events))).id) == "1-3"  # type: ignore[union-attr]
-    await events.aclose()
-    await ended_by_another(stage, task.id)
-
-
-@pytest.mark.guarantee("G3")
-async def test_a_process_that_brings_only_a_cursor_checks_the_top(stage: Stage) -> None:
-    """P15. A process comes back with the cursor 1-5 · the stream's top is 1-2: a reset, then all from 0-1. With a cursor that
-    the stream reaches it reads on behind it, whoever wrote there: it has no claim to compare."""
-    task, _ = await opened_by_hand(stage, "one")
-    events = task.events(after="1-5")
-    assert await soon(anext(events)) == ResetEvent(attempt=0, keep=0)
-    assert str((await soon(anext(events))).id) == "0-1"  # type: ignore[union-attr]
-    await events.aclose()
-    stage.say(task.id, "1-3", "two")
-    later = task.events(after="1-2")
-    assert str((await soon(anext(later))).id) == "1-3"  # type: ignore[union-attr]
-    await later.aclose()
-    await ended_by_another(stage, task.id)
-
-
-@pytest.mark.guarantee("G3")
-async def test_a_hole_is_named(stage: Stage) -> None:
-    """P15. A publisher that does not look after a failover leaves 1-4 behind 1-2 · every reader hears of it: StreamGap."""
-    task, _ = await opened_by_hand(stage, "one")
-    stage.say(task.id, "1-4", "three")
-    with pytest.raises(StreamGap, match=r"1-2.*1-4"):
-        async for _ in task.events():
-            pass
-    await ended_by_another(stage, task.id)
+    await stage.close_by_hand(task.id)
 
 
 @pytest.mark.guarantee("G2")
@@ -262,7 +193,7 @@ async def test_a_durable_submission_is_refused_where_no_replica_has_it(stage: St
     """P1, P17. `durable` waits until a replica has the task · there is none: NotReplicated, although the task may run."""
     with pytest.raises(NotReplicated):
         await soon(stage.submit(["say", "done"], task_id="t1", durable=True))
-    await ended_by_another(stage, "t1")
+    await stage.close_by_hand("t1")
 
 
 async def test_a_durable_submission_outlives_its_server(stage: Stage) -> None:
@@ -275,16 +206,7 @@ async def test_a_durable_submission_outlives_its_server(stage: Stage) -> None:
         task = await soon(stage.submit(["say", "done"], durable=True))
         assert shown.xlen(stage.keys.events(task.id)) == 1
         assert shown.zcard(arq_keys.queue(AGENT)) == 1
-    await ended_by_another(stage, task.id)
-
-
-async def opened_by_hand(stage: Stage, *texts: str) -> tuple[Task, int]:
-    """A task in attempt 1 with these chunks; returns it and the claim of its opening."""
-    task = await stage.submit(["say", "done"])
-    lease, _ = await stage.opened(await stage.hand("w0"), task.id)
-    for seq, text in enumerate(texts, 2):
-        stage.say(task.id, f"1-{seq}", text)
-    return task, lease.claim
+    await stage.close_by_hand(task.id)
 
 
 async def completed(stage: Stage) -> str:
@@ -304,13 +226,3 @@ def requeued(stage: Stage, task_id: str) -> None:
     member = arq_keys.job_id(AGENT, task_id)
     stage.outside.set(arq_keys.job(member), pack({"t": None, "f": "run_skill", "a": [], "k": {}, "et": 1}), ex=60)
     stage.outside.zadd(arq_keys.queue(AGENT), {member: 0})
-
-
-async def ended_by_another(stage: Stage, task_id: str) -> None:
-    """The task comes to its end all the same: closed from outside, whatever stands on its stream."""
-    broker = await stage.hand("last")
-    top = stage.view.ids(task_id)[-1]
-    final = FinalEvent(id=START, at=0, state=TaskState.FAILED, text="", metadata={}, error="expired", chunks=0)
-    assert await broker.close_task(task_id, Ending(final, EventId.parse(top), None), "test")
-    stage.lapse(task_id)
-    await broker.settle(AGENT, [Settlement(task_id)])

@@ -27,5 +27,3 @@ def test_every_interleaving_keeps_every_invariant(
         explore(world, chosen_seed)
     print(f"on the streams: {dict(world.seen_kinds)}")
     assert {"completed", "canceled", "chunk", "resume"} <= set(world.seen_kinds), "nothing happened that is worth a look"
-        world.seen_kinds
-    )

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from skillstream_schemas import keys as arq_keys
 from skillstream_worker.broker import Lease
 from tests.client.bounds import until
 from tests.support.verbs import AGENT
@@ -13,6 +14,7 @@ from tests.support.verbs import AGENT
 from .stage import Stage
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 async def left(stage: Stage, *, hand_back: str | None = None, attempts: int = 1, **options: object) -> tuple[str, Lease]:
@@ -101,3 +103,27 @@ async def test_a_job_that_is_claimed_and_never_opened_ends(stage: Stage) -> None
     final = await stage.settled(task.id)
     assert (final["error"], final["reason"]) == ("unstartable", "the job was claimed 26 times")
     assert stage.gates.contexts == []
+
+
+@pytest.mark.guarantee("G1", "G15")
+async def test_a_task_whose_stream_would_go_ends_first(stage: Stage) -> None:
+    """P12. A task waits for so long that its stream has less than an hour to go · it would vanish without a final: the router
+    ends it as expired, with the text so far."""
+    task, _ = await left(stage, max_attempts=5)
+    stage.outside.pexpire(stage.keys.events(task), HOUR_MS - 1)
+    await stage.router()
+    final = await stage.settled(task)
+    assert (final["error"], final["text"]) == ("expired", "so far")
+
+
+@pytest.mark.guarantee("G1", "G15")
+async def test_a_task_outlives_the_wait_for_its_next_attempt(stage: Stage) -> None:
+    """P10, P12. An attempt is handed back, the next may start in six days · the stream is kept for seven from the opening on,
+    and would be ended as expired a day after: stream and job are kept for six days more."""
+    await stage.worker()
+    task = await stage.submit(["retry", 6 * 86_400])
+    await until(lambda: (stage.view.score(task.id) or 0) > stage.view.now_ms() + 5 * DAY_MS)
+    job = arq_keys.job(arq_keys.job_id(AGENT, task.id))
+    assert stage.outside.pttl(job) > 12 * DAY_MS
+    assert stage.outside.pttl(stage.keys.events(task.id)) > 12 * DAY_MS
+    await task.cancel()

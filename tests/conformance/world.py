@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, Self, TypeVar
 
 import redis
@@ -17,6 +17,7 @@ from skillstream_router.broker import RouterBroker
 from skillstream_router.store import Store
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused
+from skillstream_schemas.ids import EventId
 from skillstream_schemas.settings import Settings
 from skillstream_worker.broker import WorkerBroker
 from tests.router.ledger_file import LedgerFile
@@ -110,3 +111,9 @@ class World:
         self.outside.delete(self.keys.events(task_id), self.keys.cancel(task_id), self.keys.inbox_of(task_id))
         self.outside.delete(arq_keys.job(member), arq_keys.in_progress(member), arq_keys.retry(member), self.keys.wake(AGENT))
         self.outside.zrem(arq_keys.queue(AGENT), member)
+
+
+def are_dense(ids: list[EventId]) -> bool:
+    """True where no entry is missing, neither within an attempt nor between two."""
+    steps = [(later.attempt - earlier.attempt, later.seq - earlier.seq, later.seq) for earlier, later in pairwise(ids)]
+    return all(step[:2] == (0, 1) or (step[0], step[2]) == (1, 1) for step in steps)

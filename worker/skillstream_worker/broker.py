@@ -130,7 +130,12 @@ class WorkerBroker(Broker):
         return [held == 1 for held in await self.pipeline.run(RENEW, keys, arguments)]
 
     async def release(self, lease: Lease, *, delay_ms: int = 0) -> bool:
-        """Gives a job back, to be claimed after `delay_ms`; False where the lease was lost (rule P10)."""
+        """Gives a job back, to be claimed after `delay_ms`; False where the lease was lost (rule P10).
+
+        Its task is kept for as much longer.
+        """
+        if delay_ms:
+            await self.extend([lease], delay_ms=delay_ms)
         member = arq_keys.job_id(lease.agent, lease.task_id)
         keys = [arq_keys.queue(lease.agent), arq_keys.in_progress(member), arq_keys.job(member), self.keys.wake(lease.agent)]
         ttl_ms = self._stream_ttl_ms + delay_ms
@@ -177,13 +182,13 @@ class WorkerBroker(Broker):
         found = zip(task_ids, checked(replies, "look for cancels"), strict=True)
         return {task_id: reason.decode(errors="replace") for task_id, reason in found if reason is not None}
 
-    async def extend(self, leases: Sequence[Lease]) -> None:
-        """Raises the expiry of streams, jobs and cancel keys of running tasks (rule P12)."""
+    async def extend(self, leases: Sequence[Lease], *, delay_ms: int = 0) -> None:
+        """Raises the expiry of streams, jobs and cancel keys of running tasks, or of such that wait (rules P10, P12)."""
         commands: list[tuple[Argument, ...]] = []
         for lease in leases:
             job = arq_keys.job(arq_keys.job_id(lease.agent, lease.task_id))
             keys = (self.keys.events(lease.task_id), self.keys.cancel(lease.task_id), job)
-            commands += [("PEXPIRE", key, self._stream_ttl_ms, "GT") for key in keys]
+            commands += [("PEXPIRE", key, self._stream_ttl_ms + delay_ms, "GT") for key in keys]
         await self.pipeline.batch(commands, "extend expiry")
 
     async def announce(self, card: AgentCard, forget_ms: int) -> None:
