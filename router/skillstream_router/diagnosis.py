@@ -97,12 +97,12 @@ def _verdict_of_opener(seen: Sighting) -> Verdict | None:
     first, top, opening = seen.ends.first, seen.ends.top, seen.opening
     if first is None or top is None or opening is None or seen.cancel_reason is not None:
         return None
-    worker = opening.text("worker")
-    if first.text("on_retry") == OnRetry.FAIL:
+    worker, handed_back = opening.text("worker"), top.text("handed_back")
+    if first.text("on_retry") == OnRetry.FAIL and handed_back != HandedBack.ELSEWHERE:
         return interrupted(worker)
     strikes, max_attempts = opening.number("strikes", 0), first.number("max_attempts", _MAX_ATTEMPTS)
-    is_drained = top.text("handed_back") == HandedBack.DRAIN and strikes > 0
-    return attempts_exhausted(max_attempts, worker) if strikes + (not is_drained) > max_attempts else None
+    is_free = handed_back in (HandedBack.DRAIN, HandedBack.ELSEWHERE) and strikes > 0
+    return attempts_exhausted(max_attempts, worker) if strikes + (not is_free) > max_attempts else None
 
 
 def _is_orphan(record: TaskRecord, seen: Sighting, now_ms: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -59,12 +60,24 @@ async def test_a_task_that_is_never_run_twice_ends_without_a_worker(stage: Stage
 
 
 @pytest.mark.guarantee("G1")
-@pytest.mark.parametrize("case", ["attempts left", "handed back to retry", "drained", "still owned", "canceled a moment ago"])
-async def test_a_task_that_may_go_on_is_left_alone(stage: Stage, case: str) -> None:
-    """P11, P14. An attempt was left, and another may follow; or was handed back by a drain, which is no strike; or its worker
-    lives; or it is canceled and its time for that has not come: no remedy."""
-    hand_back = {"drained": "drain", "handed back to retry": "retry"}.get(case)
-    task, lease = await left(stage, hand_back=hand_back, max_attempts=1 if case in ("drained", "still owned") else 2)
+@pytest.mark.parametrize(
+    ("case", "hand_back", "options"),
+    [
+        ("attempts left", None, {"max_attempts": 2}),
+        ("to be retried", "retry", {"max_attempts": 2}),
+        ("drained", "drain", {"max_attempts": 1}),
+        ("another's skill", "elsewhere", {"max_attempts": 1}),
+        ("another's skill, never run twice", "elsewhere", {"on_retry": "fail"}),
+        ("still owned", None, {"max_attempts": 1}),
+        ("canceled a moment ago", None, {"max_attempts": 1}),
+    ],
+)
+async def test_a_task_that_may_go_on_is_left_alone(
+    stage: Stage, case: str, hand_back: str | None, options: dict[str, Any]
+) -> None:
+    """P11, P14. An attempt was left, and another may follow; or was handed back by a drain or to a worker that has the
+    skill, which is no strike; or its worker lives; or it is canceled and its time for that has not come: no remedy."""
+    task, lease = await left(stage, hand_back=hand_back, **options)
     if case == "still owned":
         stage.outside.set(f"arq:in-progress:{{{AGENT}}}:{task}", lease.value, ex=60)
     if case == "canceled a moment ago":
