@@ -182,7 +182,7 @@ async def any_interleaving(stage: Stage) -> Report:
 
     def play_all() -> None:
         with World(stage.outside, stage.settings, LedgerFile(stage.database)) as world:
-            explore(world, chosen_seed, is_reported=False)
+            explore(world, chosen_seed, 400, is_reported=False)
 
     try:
         await asyncio.to_thread(play_all)

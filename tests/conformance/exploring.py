@@ -8,11 +8,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from .interleavings import Interleavings
 from .world import World
 
-_EXAMPLES = 150
 _STEPS = 25
 
 
-def explore(world: World, chosen_seed: int, *, is_reported: bool = True) -> None:
+def explore(world: World, chosen_seed: int, examples: int, *, is_reported: bool = True) -> None:
     """Plays examples in `world`; raises what an invariant says about the first that breaks it.
 
     With `is_reported` that example is made as small as it gets and printed.
@@ -25,7 +24,7 @@ def explore(world: World, chosen_seed: int, *, is_reported: bool = True) -> None
     run_state_machine_as_test(
         machine,  # type: ignore[arg-type]
         settings=settings(
-            max_examples=_EXAMPLES,
+            max_examples=examples,
             stateful_step_count=_STEPS,
             deadline=None,
             derandomize=False,

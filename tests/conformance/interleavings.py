@@ -27,7 +27,7 @@ from tests.support.protocol_bench import AGENT, a_request
 
 from .player import Copy, Player
 from .starts import BACK, FATES, RETRIES, STARTS
-from .world import PAYER, PRICE_MICROS, World, are_dense
+from .world import PAYER, PRICE_MICROS, World, are_dense, text_of
 
 REASON = "enough"
 _DEADLINE_MS = 600_000
@@ -78,8 +78,8 @@ class Interleavings(RuleBasedStateMachine):
         steps += ["take_over", "take_over", "take", "cancel", "submit", "reap", "read_to_end", "fetch"]
         if self._players:
             steps += ["finish", "lapse", "abort", "open_again", "hand_back", "release", "renew"]
-        for name, things in (("arrive", self._copies), ("commit", self._fetched), ("close", self._closings)):
-            steps += [name] * (5 if things else 0)
+        kept = {"arrive": self._copies, "commit": self._fetched, "close": self._closings, "wake": self._stalled}
+        steps += [name for name, things in kept.items() if things for _ in range(5)]
         if any(player.verdict is not None for player in self._players):
             steps += ["read_to_close"] * 3
         if self._final is not None:
@@ -123,6 +123,11 @@ class Interleavings(RuleBasedStateMachine):
         """A worker takes its next step: opens, reads the text behind which it goes on, or says a letter."""
         for player in self._one(self._players, back):
             self._copies += self.world.run(player.go_on(fate))
+
+    def wake(self, back: int, fate: str) -> None:
+        """A worker that stalled between its claim and its opening opens."""
+        for player in self._one(self._stalled, back):
+            self._copies += self.world.run(player.open())
 
     def open_again(self, back: int, fate: str) -> None:
         """A worker sends its opening once more."""
@@ -231,7 +236,9 @@ class Interleavings(RuleBasedStateMachine):
         assert finals in ([], [len(entries) - 1]), "G1, G2: more than one final, or something follows it"
         claims = [int(fields["claim"]) for _, fields in entries if "claim" in fields]
         assert all(older < newer for older, newer in pairwise(claims)), "G4: an older claim opened behind a newer one"
-        assert self._final is None or self._final["text"] == self._text(), "G5: the text of the final is not that of the stream"
+        assert self._final is None or self._final["text"] == text_of(entries), (
+            "G5: the text of the final is not that of the stream"
+        )
         assert score is not None or finals or not self.was_queued, "G8: the job left the queue before its final"
         assert (rings.count("final"), rings.count("submitted")) == (len(finals), 1), f"G8: rings {rings}"
 
@@ -267,18 +274,13 @@ class Interleavings(RuleBasedStateMachine):
         self.world.forget(self.task_id, self.entries)
 
     @property
+    def _stalled(self) -> list[Player]:
+        return [player for player in self._players[:-1] if not player.has_opened]
+
+    @property
     def _final(self) -> dict[str, str] | None:
         top = self.entries[-1][1] if self.entries else {}
         return top if top.get("type") == "final" else None
-
-    def _text(self) -> str:
-        text = ""
-        for event_id, fields in self.entries:
-            if event_id.endswith("-1") and "claim" in fields:
-                text = text[: int(fields.get("resume_from", 0))]
-            elif fields["type"] == "chunk":
-                text += fields["text"]
-        return text
 
     def _enqueue(self) -> None:
         self.world.run(self.world.client.enqueue(AGENT, self.task_id))

@@ -52,6 +52,11 @@ class Player:
     def __repr__(self) -> str:
         return f"<Player {self.lease.value} attempt={self._attempt} last={self._last}>"
 
+    @property
+    def has_opened(self) -> bool:
+        """True once an attempt is its own."""
+        return self._attempt > 0
+
     async def run(self) -> None:
         """All that is left, undisturbed."""
         await self.open()

@@ -14,6 +14,8 @@ from tests.router.ledger_file import LedgerFile
 from .exploring import explore
 from .world import World
 
+EXAMPLES = 150
+
 
 @pytest.mark.guarantee("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9")
 @pytest.mark.timeout(300)  # what fails is made small first
@@ -24,6 +26,6 @@ def test_every_interleaving_keeps_every_invariant(
     chosen_seed = SystemRandom().randrange(2**32) if given is None else int(given)
     print(f"again with --hypothesis-seed={chosen_seed}")
     with World(outside, settings, LedgerFile(tmp_path / "router.db")) as world:
-        explore(world, chosen_seed)
+        explore(world, chosen_seed, EXAMPLES)
     print(f"on the streams: {dict(world.seen_kinds)}")
     assert {"completed", "canceled", "chunk", "resume"} <= set(world.seen_kinds), "nothing happened that is worth a look"

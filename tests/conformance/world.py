@@ -117,3 +117,14 @@ def are_dense(ids: list[EventId]) -> bool:
     """True where no entry is missing, neither within an attempt nor between two."""
     steps = [(later.attempt - earlier.attempt, later.seq - earlier.seq, later.seq) for earlier, later in pairwise(ids)]
     return all(step[:2] == (0, 1) or (step[0], step[2]) == (1, 1) for step in steps)
+
+
+def text_of(entries: list[tuple[str, dict[str, str]]]) -> str:
+    """The text that a reader has behind the last entry."""
+    text = ""
+    for _, fields in entries:
+        if "claim" in fields:
+            text = text[: int(fields.get("resume_from", 0))]
+        elif fields["type"] == "chunk":
+            text += fields["text"]
+    return text
