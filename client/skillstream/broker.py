@@ -146,8 +146,7 @@ class Broker:
                 return final_of(reply[1], reply[2])
             case _:
                 await self.pipeline.call("PUBLISH", self.keys.control, task_id)
-                top, handed_back = id_of(reply[1]), bool(reply[3])
-                return CancelRecorded(top, text_of(reply[2], "the agent"), is_waiting=top.attempt == 0 or handed_back)
+                return CancelRecorded(id_of(reply[1]), text_of(reply[2], "the agent"), is_waiting=reply[3] == 1)
 
     async def close_task(self, task_id: str, ending: Ending, closer: str) -> FinalEvent | None:
         """Ends a task from outside its attempt (rule P8).

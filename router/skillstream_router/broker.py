@@ -15,12 +15,13 @@ from skillstream.resp import Argument, Reply, ReplyError, blob, pack_around
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from skillstream_schemas.event import FinalEvent
-from skillstream_schemas.ids import EventId, is_name
+from skillstream_schemas.ids import EventId
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
 
 from .bells import Bells
 from .projection import Ends, RawEntry, Ring
+from .rings import rings_of
 from .scripts import CONTEXT, FORGET, LOST
 from .sighting import Sighting
 from .store import RecentMessages
@@ -34,7 +35,6 @@ _FORGET_AFTER_MS = 3_600_000
 _FIRST_HEAD, _FIRST_TAIL = pack_around(("XRANGE",), ("-", "+", "COUNT", 1))
 _TOP_HEAD, _TOP_TAIL = pack_around(("XREVRANGE",), ("+", "-", "COUNT", 1))
 _MEMBERS_AT_ONCE = 500
-_KINDS = {kind.encode(): kind for kind in ("submitted", "opened", "final", "cancel")}
 _TRY_AGAIN = RETRY_KINDS - {"OOM"}
 """A list is a copy: a broker that is full goes without it, so that acknowledging goes on and makes room."""
 
@@ -59,11 +59,6 @@ class RouterBroker(Broker):
         self._context_ttl_ms = int(settings.context_ttl_s * 1000)
         # LT: a ring that comes twice does not lengthen it
         self._expire_head, self._expire_tail = pack_around(("PEXPIRE",), (int(settings.final_ttl_s * 1000), "LT"))
-
-    @property
-    def connections_made(self) -> int:
-        """Counts connections: behind a new one may stand another server, that lost acknowledged writes."""
-        return self.pipeline.generation
 
     async def close(self) -> None:
         """Closes all connections; twice is safe."""
@@ -108,7 +103,7 @@ class RouterBroker(Broker):
         for inbox in self._inboxes:
             await self.pipeline.run(FORGET, [inbox], [GROUP, _FORGET_AFTER_MS, ""])
         found = enumerate(checked(replies, "take over"))
-        return [ring for shard, (_, entries, *_) in found for ring in _rings(shard, entries)]
+        return [ring for shard, (_, entries, *_) in found for ring in rings_of(shard, entries)]
 
     async def acknowledge(self, rings: Iterable[Ring]) -> None:
         """Takes rings out of the group's books and out of the inboxes, both or none."""
@@ -231,7 +226,7 @@ class RouterBroker(Broker):
         replies = await self.pipeline.batch([(*group, inbox, start) for inbox in inboxes], "read rings")
         shards = {inbox: shard for shard, inbox in enumerate(self._inboxes)}
         found = zip(inboxes, checked(replies, "read rings"), strict=True)
-        return {inbox: [ring for _, some in reply or () for ring in _rings(shards[inbox], some)] for inbox, reply in found}
+        return {inbox: [ring for _, some in reply or () for ring in rings_of(shards[inbox], some)] for inbox, reply in found}
 
     async def _read(self, options: Sequence[Argument], start: str, block_s: float) -> list[Ring]:
         connection = await self._reading_connection()
@@ -245,41 +240,12 @@ class RouterBroker(Broker):
                 raise BrokerUnavailable(f"read rings: {error}") from None
             raise BrokerRefused(f"read rings: {error}") from None
         shards = {inbox.encode(): shard for shard, inbox in enumerate(self._inboxes)}
-        return [ring for inbox, entries in reply or () for ring in _rings(shards[inbox], entries)]
+        return [ring for inbox, entries in reply or () for ring in rings_of(shards[inbox], entries)]
 
     async def _reading_connection(self) -> Connection:
         if self._reader is None or not self._reader.is_open:
             self._reader = await connect(self.settings)
         return self._reader
-
-
-def _rings(shard: int, entries: Sequence[Reply]) -> list[Ring]:
-    rings: list[Ring] = []
-    names: dict[bytes, str] = {}  # a task rings several times
-    for raw_id, parts in entries:
-        # as our scripts ring; whatever looks otherwise is taken apart with care
-        if parts is not None and len(parts) == 4 and parts[0] == b"task" and parts[2] == b"kind" and parts[3] in _KINDS:
-            task_id = names.get(parts[1]) or parts[1].decode(errors="replace")
-            if parts[1] in names or is_name(task_id):
-                names[parts[1]] = task_id
-                rings.append(Ring(shard, raw_id.decode(), task_id, _KINDS[parts[3]]))
-                continue
-        rings.append(_ring(shard, raw_id.decode(), parts))
-    return rings
-
-
-def _ring(shard: int, ring_id: str, parts: Reply) -> Ring:
-    if parts is None:
-        return Ring(shard, ring_id, problem="it was deleted")
-    try:
-        texts = [part.decode() for part in parts]
-    except UnicodeDecodeError:
-        return Ring(shard, ring_id, problem="a field is not UTF-8")
-    fields = dict(zip(texts[::2], texts[1::2], strict=True))
-    task_id, agent = fields.get("task", ""), fields.get("agent")
-    if not is_name(task_id):
-        return Ring(shard, ring_id, problem="it names no task")
-    return Ring(shard, ring_id, task_id, fields.get("kind", ""), agent if agent and is_name(agent) else None)
 
 
 def _ends(task_id: str, first: Reply, top: Reply) -> Ends:

@@ -65,7 +65,7 @@ class Reaper:
         self._clock = clock
         self._project = project
         self._ended_lately = ended_lately
-        self._connections_made = broker.connections_made
+        self._connections_made = broker.pipeline.connections_made
         self._pace = pace
         self._asked: set[str] = set()
         self._wake = asyncio.Event()
@@ -109,8 +109,8 @@ class Reaper:
 
     def _look_behind_a_break(self) -> None:
         """Has what ended lately looked at once more: the server behind a new connection may lack finals (rule P17)."""
-        made = self._broker.connections_made
-        if made > max(self._connections_made, 1):
+        made = self._broker.pipeline.connections_made
+        if made != self._connections_made:
             self.look(self._ended_lately)
         self._connections_made = made
 

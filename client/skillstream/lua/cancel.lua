@@ -3,7 +3,7 @@
 -- ARGV  1 task id, 2 reason, 3 the key's TTL in ms where the stream has none
 -- Returns  {'unknown'}
 --          {'final', id, fields} where the task has ended: nothing was recorded
---          {'recorded', id of the top entry, agent, why that entry hands the task back, or ''}
+--          {'recorded', id of the top entry, agent, 1 where no attempt writes on: none has opened, or the last one was handed back}
 local top = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 if not top then return {'unknown'} end
 local function value_of(fields, name)
@@ -18,4 +18,5 @@ local ttl = redis.call('PTTL', KEYS[1])
 if ttl <= 0 then ttl = ARGV[3] end
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ttl)
 redis.call('XADD', KEYS[3], '*', 'task', ARGV[1], 'kind', 'cancel')
-return {'recorded', top[1], value_of(first[2], 'agent'), value_of(top[2], 'handed_back')}
+local is_waiting = string.match(top[1], '^0%-') or value_of(top[2], 'handed_back') ~= ''
+return {'recorded', top[1], value_of(first[2], 'agent'), is_waiting and 1 or 0}
