@@ -48,7 +48,7 @@ BENCHMARKS: dict[str, Callable[[Lab], Report]] = {
     "idle": idle.measure,
     "memory": memory.measure,
 }
-QUICK = ("throughput", "publishing", "tokens", "submission", "routing", "e2e", "idle")
+QUICK = ("throughput", "publishing", "tokens", "submission", "routing", "idle")
 ROUNDS, QUICK_ROUNDS = 5, 3
 
 
