@@ -225,8 +225,11 @@ class Attempt:
                 return await self._finish(ending, publication)
             case HandBack():
                 self.hand_back_delay_s = ending.delay_s
+                delay_ms = int(ending.delay_s * 1000)
+                if delay_ms:  # before the entry: behind it others may end the task, whose stream is not to stay for longer then
+                    await self._services.broker.extend([self.lease], delay_ms=delay_ms)
                 await publication.hand_back(ending.why)
-                await self._services.broker.release(self.lease, delay_ms=int(ending.delay_s * 1000))
+                await self._services.broker.release(self.lease, delay_ms=delay_ms)
                 return Outcome.ELSEWHERE if ending.why is HandedBack.ELSEWHERE else Outcome.HANDED_BACK
             case Abandon():
                 return await self._abandon(ending.reason, publication)

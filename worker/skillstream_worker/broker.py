@@ -130,12 +130,7 @@ class WorkerBroker(Broker):
         return [held == 1 for held in await self.pipeline.run(RENEW, keys, arguments)]
 
     async def release(self, lease: Lease, *, delay_ms: int = 0) -> bool:
-        """Gives a job back, to be claimed after `delay_ms`; False where the lease was lost (rule P10).
-
-        Its task is kept for as much longer.
-        """
-        if delay_ms:
-            await self.extend([lease], delay_ms=delay_ms)
+        """Gives a job back, to be claimed after `delay_ms`; False where the lease was lost (rule P10)."""
         member = arq_keys.job_id(lease.agent, lease.task_id)
         keys = [arq_keys.queue(lease.agent), arq_keys.in_progress(member), arq_keys.job(member), self.keys.wake(lease.agent)]
         ttl_ms = self._stream_ttl_ms + delay_ms
@@ -183,7 +178,7 @@ class WorkerBroker(Broker):
         return {task_id: reason.decode(errors="replace") for task_id, reason in found if reason is not None}
 
     async def extend(self, leases: Sequence[Lease], *, delay_ms: int = 0) -> None:
-        """Raises the expiry of streams, jobs and cancel keys of running tasks, or of such that wait (rules P10, P12)."""
+        """Raises the expiry of streams, jobs and cancel keys of running tasks, or of such that will wait (rules P10, P12)."""
         commands: list[tuple[Argument, ...]] = []
         for lease in leases:
             job = arq_keys.job(arq_keys.job_id(lease.agent, lease.task_id))
