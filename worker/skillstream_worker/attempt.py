@@ -226,7 +226,7 @@ class Attempt:
             case HandBack():
                 self.hand_back_delay_s = ending.delay_s
                 delay_ms = int(ending.delay_s * 1000)
-                if delay_ms:  # before the entry: behind it others may end the task, whose stream is not to stay for longer then
+                if delay_ms:
                     await self._services.broker.extend([self.lease], delay_ms=delay_ms)
                 await publication.hand_back(ending.why)
                 await self._services.broker.release(self.lease, delay_ms=delay_ms)

@@ -27,7 +27,7 @@ from .openings import (
     Stale,
     Superseded,
 )
-from .scripts import ANNOUNCE, CLAIM, FINISH, OPEN, RELEASE, RENEW
+from .scripts import ANNOUNCE, CLAIM, EXTEND, FINISH, OPEN, RELEASE, RENEW
 
 _CLAIM_DIGITS = 20
 """µs of broker time have 16: a longer number is nobody's claim."""
@@ -87,7 +87,7 @@ _FINISHED = Finish(is_there=True)
 class WorkerBroker(Broker):
     """Responsible for what workers ask of Redis; errors as those of Broker."""
 
-    scripts = (*Broker.scripts, CLAIM, RENEW, RELEASE, OPEN, FINISH, ANNOUNCE)
+    scripts = (*Broker.scripts, CLAIM, RENEW, RELEASE, OPEN, EXTEND, FINISH, ANNOUNCE)
 
     def __init__(self, settings: Settings, worker: str) -> None:
         super().__init__(settings)
@@ -178,13 +178,15 @@ class WorkerBroker(Broker):
         return {task_id: reason.decode(errors="replace") for task_id, reason in found if reason is not None}
 
     async def extend(self, leases: Sequence[Lease], *, delay_ms: int = 0) -> None:
-        """Raises the expiry of streams, jobs and cancel keys of running tasks, or of such that will wait (rules P10, P12)."""
-        commands: list[tuple[Argument, ...]] = []
+        """Raises the expiry of jobs, streams and cancel keys of tasks that run or are to wait (rules P10, P12).
+
+        A task that has ended meanwhile keeps the expiry that the router gave it.
+        """
+        ttl_ms = self._stream_ttl_ms + delay_ms
+        jobs = (arq_keys.job(arq_keys.job_id(lease.agent, lease.task_id)) for lease in leases)
+        await self.pipeline.batch([("PEXPIRE", job, ttl_ms, "GT") for job in jobs], "extend expiry")
         for lease in leases:
-            job = arq_keys.job(arq_keys.job_id(lease.agent, lease.task_id))
-            keys = (self.keys.events(lease.task_id), self.keys.cancel(lease.task_id), job)
-            commands += [("PEXPIRE", key, self._stream_ttl_ms + delay_ms, "GT") for key in keys]
-        await self.pipeline.batch(commands, "extend expiry")
+            await self.pipeline.run(EXTEND, [self.keys.events(lease.task_id), self.keys.cancel(lease.task_id)], [ttl_ms])
 
     async def announce(self, card: AgentCard, forget_ms: int) -> None:
         """Puts an agent's card on the broker, beside the skills and workers announced in the last `forget_ms`."""
