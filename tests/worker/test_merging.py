@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillstream.cutting import Boundary
 from skillstream_schemas.limits import utf8_length
 from skillstream_worker.chunking import Chunking
-from skillstream_worker.cutting import Boundary
 from skillstream_worker.merging import TextBuffer
 
 pieces = st.text(st.sampled_from("ab 汉。.!\n\r#`👍\u0301\u200d"), min_size=1, max_size=30)

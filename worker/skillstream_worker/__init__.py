@@ -1,10 +1,11 @@
 """Run agents' skills as tasks: register skills on an agent, start a worker."""
 
+from skillstream.cutting import Boundary
+
 from .agent import Agent, SocietyAgent
 from .app import Worker
 from .chunking import Chunking
 from .context import TaskContext
-from .cutting import Boundary
 from .response import Response
 from .retry import Retry
 from .stock import arq_settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from .cutting import Boundary
+from skillstream.cutting import Boundary
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from skillstream.cutting import Boundary, last_boundary, split
 from skillstream_schemas.limits import utf8_length
 
 from .chunking import Chunking
-from .cutting import Boundary, last_boundary, split
 
 
 class TextBuffer:

@@ -10,8 +10,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skillstream.cutting import Boundary, last_boundary, split
 from skillstream_schemas.limits import MIB, utf8_length
-from skillstream_worker.cutting import Boundary, last_boundary, split
 
 GRAPHEMES = [
     "a", "Z", "0", " ", "\t", "\n", "\r\n", ".", "!", "…", "#", "`", "é", "e\u0301", "o\u0308\u0323", "ñ",
