@@ -68,6 +68,18 @@ class Keyspace:
         """List: job ids of recent enqueues, for idle workers."""
         return f"{self.prefix}:wake:{{{agent}}}"
 
+    def connect_open(self, link: str) -> str:
+        """Hash with TTL: what a connector took from elsewhere and still owes an answer for, as JSON by delivery id."""
+        return f"{self.prefix}:connect:{{{link}}}:open"
+
+    def connect_done(self, link: str, delivery: str) -> str:
+        """String with TTL: what is kept of a delivery that was answered, so that a repetition runs nothing."""
+        return f"{self.prefix}:connect:{{{link}}}:done:{delivery}"
+
+    def connect_turn(self, link: str, conversation: str) -> str:
+        """String with TTL: the task of the last turn in a foreign conversation."""
+        return f"{self.prefix}:connect:{{{link}}}:turn:{conversation}"
+
 
 def queue(agent: str) -> str:
     """arq's sorted set of jobs of an agent; a score is the unix ms from which the job may be claimed."""

@@ -14,7 +14,7 @@ from tests.support.monitor import Monitor
 from tests.support.redis_server import RedisServer
 
 ACL_FOLDER = Path(__file__).parents[2] / "deploy" / "acl"
-ROLES = ("submitter", "worker", "router", "follower")
+ROLES = ("submitter", "worker", "router", "follower", "connector")
 _PLACEHOLDER = "SHA256_OF_PASSWORD"
 _CONTAINERS = {"CLIENT", "SCRIPT", "XGROUP", "XINFO"}
 

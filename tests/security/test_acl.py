@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from skillstream import Client
 from skillstream.broker import Broker
 from skillstream.task import Task
 from skillstream_router.app import Router, RouterPace
+from skillstream_router.connect.hub import HubConnector
 from skillstream_router.inbox import ReadingPace
 from skillstream_router.reaper import ReapingPace
 from skillstream_router.reconciler import ReconcilingPace
@@ -24,6 +26,7 @@ from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 from skillstream_worker import Agent, Worker
 from skillstream_worker.broker import Lease, WorkerBroker
+from tests.connect.stub_hub import StubHub, text_of
 from tests.router.eventually import eventually
 from tests.router.ledger_file import LedgerFile
 from tests.support.redis_server import RedisServer
@@ -53,6 +56,8 @@ class Parts:
         gateway_url = settings_of("submitter").redis_url
         router_settings = settings_of("router", database_url=self.ledger.url, http="127.0.0.1:0", http_redis_url=gateway_url)
         self.router = Router(router_settings, pace=PACE)
+        self.connector_settings: Settings = settings_of("connector")
+        self.note_users: Callable[[], None] = lambda: None
         self.admin = admin
         self._stack = AsyncExitStack()
 
@@ -166,6 +171,25 @@ async def repair(parts: Parts) -> None:
     await eventually(lambda: parts.admin.zscore(arq_keys.queue(AGENT), left) is None, "the job that was left is gone")
 
 
+async def connect(parts: Parts) -> None:
+    """A connector takes two turns of a conversation at a hub, and tells them there."""
+    async with StubHub() as hub, HubConnector(hub.address, [f"{AGENT}/stream"], parts.connector_settings) as connector:
+        await connector.until_registered()
+        await hub.execute("first", script(["say", "one"]), session="s")
+        assert text_of(await hub.completed("first")) == "one"
+        await hub.execute("second", script(["say", "two"], ["reach", "told"], ["wait", "back"]), session="s")
+        await hub.until(lambda: hub.received("task.status", "second"), "the first words")
+        # its stream is read again, and nothing new is there: the connector looks at its ends
+        for number in range(1, 4):
+            parts.admin.expire(parts.keys.events(parts.gates.contexts[-1].task_id), 600 + number)
+            await hub.say({"jsonrpc": "2.0", "method": "heartbeat", "params": {}})
+            await hub.until(lambda number=number: hub.heartbeats == number, "the connector is alive")  # type: ignore[misc]
+        parts.gates.open("back")
+        assert text_of(await hub.completed("second")) == "two"
+        await eventually(lambda: not list(parts.admin.scan_iter("skillstream:connect:*:open")), "nothing is owed")
+        parts.note_users()
+
+
 async def hourly(parts: Parts) -> None:
     """What a worker does each hour."""
     broker = WorkerBroker(parts.worker_settings, "w3")
@@ -181,7 +205,8 @@ async def test_a_whole_life_with_the_rights_of_each_role_and_not_one_denial(
 ) -> None:
     with UsedCommands(admin) as used:
         async with Parts(settings_of, admin, tmp_path) as parts:
-            for step in (run_and_follow, cancel, over_http, retry_and_delegate, drain, repair, hourly):
+            parts.note_users = used.note_users
+            for step in (run_and_follow, cancel, over_http, retry_and_delegate, drain, connect, repair, hourly):
                 await step(parts)
                 used.note_users()
                 assert parts.denials() == [], step.__name__
@@ -228,6 +253,11 @@ REFUSED = {
         ("XACK", INBOX, "router", "1-1"), ("XREADGROUP", "GROUP", "router", "x", "STREAMS", INBOX, ">"),
         ("XDEL", INBOX, "1-1"), ("XREVRANGE", INBOX, "+", "-"),
         ("HDEL", AGENTS, "a"), ("ZCARD", QUEUE), ("GET", RESULT),
+    ],
+    "connector": [
+        ("SET", CANCEL, "x"), ("PUBLISH", KEYS.control, "t"), ("SET", LEASE, "w1:1"), ("GET", JOB), ("HSET", AGENTS, "a", "{}"),
+        ("LRANGE", CONTEXT, "0", "-1"), ("ZREM", QUEUE, MEMBER), ("XREADGROUP", "GROUP", "router", "x", "STREAMS", INBOX, ">"),
+        ("XDEL", INBOX, "1-1"), ("LPOP", WAKE), ("SET", SHARDS, "1"), ("DEL", KEYS.connect_open("l")),
     ],
     "router": [
         ("HSET", AGENTS, "a", "{}"), ("SET", LEASE, "w1:1"), ("GET", LEASE), ("SET", CANCEL, "x"), ("PUBLISH", KEYS.control, "t"),
