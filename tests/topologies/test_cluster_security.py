@@ -12,11 +12,13 @@ import pytest
 
 from skillstream import Client
 from skillstream_router import Router
+from skillstream_router.connect.hub import HubConnector
 from skillstream_schemas.errors import BrokerUnavailable
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Worker
 from tests.client.bounds import soon, until
 from tests.conftest import make_settings
+from tests.connect.stub_hub import StubHub, text_of
 from tests.security.roles import ROLES, password_of, rules_of
 from tests.support.certificates import OPENSSL, Certificate
 from tests.support.tls_front import TlsFront
@@ -66,6 +68,11 @@ async def test_each_role_has_the_rights_that_it_needs(guarded: ValkeyCluster, cl
         running = await submitter.submit(AGENT, "stream", script(["reach", "held"], ["wait", "never"]))
         await gates.reached("held")
         assert (await running.cancel("enough", timeout=5)).state == "canceled"
+        async with StubHub() as hub, HubConnector(hub.address, [f"{AGENT}/stream"], settings_of("connector")):
+            await hub.execute("t", script(["say", "at the hub"]))
+            assert text_of(await hub.completed("t")) == "at the hub"
+            with guarded.outside() as outside:
+                await until(lambda: not list(outside.scan_iter("skillstream:connect:*:open")))
         with guarded.outside() as outside:
             await until(lambda: not any(outside.xlen(key) for key in outside.scan_iter("skillstream:inbox:*")))
     assert [entry for node in guarded.nodes for entry in node.ask("ACL", "LOG")] == []
