@@ -65,6 +65,7 @@ class ScriptBatch:
         self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
     ) -> Reply:
         problem: Problem | None
+        since_s = asyncio.get_running_loop().time()
         try:
             reply = await self._ask(shared, keys, arguments, alone)
             problem = self._caller.refusal(reply)
@@ -72,7 +73,7 @@ class ScriptBatch:
             problem = error
         if problem is None:
             return reply
-        return await self._caller.persist(partial(self._ask, shared, keys, arguments, alone), self._script.name, problem)
+        return await self._caller.persist(partial(self._ask, shared, keys, arguments, alone), self._script.name, problem, since_s)
 
     def _ask(
         self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool

@@ -31,12 +31,15 @@ Problem = ReplyError | BrokerUnavailable
 
 
 class Patience:
-    """Responsible for the pauses of one step: they grow, and end with BrokerUnavailable after `patience_s`."""
+    """Responsible for the pauses of one step: they grow, and end with BrokerUnavailable after `patience_s`.
 
-    def __init__(self, patience_s: float, step: str) -> None:
+    Patience counts from `since_s` on, the event loop's time, or from the first pause.
+    """
+
+    def __init__(self, patience_s: float, step: str, since_s: float | None = None) -> None:
         self._patience_s, self._step = patience_s, step
         self._pause_s = FIRST_PAUSE_S
-        self._give_up_s: float | None = None
+        self._give_up_s = None if since_s is None else since_s + patience_s
 
     async def pause(self, problem: Problem) -> None:
         """Waits before the next try; raises BrokerUnavailable, which names the step and the problem, where there is none."""
@@ -147,12 +150,15 @@ class Caller(ABC):
         replies = await self._persist(commands, step)
         return [replies] if len(commands) == 1 else list(replies)
 
-    async def persist(self, ask: Callable[[], asyncio.Future[Reply]], step: str, problem: Problem, count: int = 1) -> Reply:
+    async def persist(
+        self, ask: Callable[[], asyncio.Future[Reply]], step: str, problem: Problem, since_s: float, count: int = 1
+    ) -> Reply:
         """The answer, or the list of `count` answers, asked for again after `problem` until it comes.
 
-        Raises BrokerUnavailable after `patience_s`.
+        Raises BrokerUnavailable `patience_s` after `since_s`, the event loop's time of the first try: it may have waited
+        for a connection as long as that already.
         """
-        patience = Patience(self._settings.patience_s, step)
+        patience = Patience(self._settings.patience_s, step, since_s)
         while True:
             await self.heed(problem)
             if self._closed:

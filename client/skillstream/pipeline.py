@@ -131,12 +131,13 @@ class Pipeline(Caller):
         count = len(commands)
         packed = b"".join([c if type(c) is bytes else pack(c) for c in commands])
         problem: Problem | None
+        since_s = asyncio.get_running_loop().time()
         try:  # nearly always the first answer counts, and asking costs no more than that
             reply = await self.ask(packed, count)
             problem = self.refusal(reply, count)
         except BrokerUnavailable as error:
             problem = error
-        return reply if problem is None else await self.persist(partial(self.ask, packed, count), step, problem, count)
+        return reply if problem is None else await self.persist(partial(self.ask, packed, count), step, problem, since_s, count)
 
     def _schedule(self) -> None:
         # one turn of the loop later, so that callers of the same turn share a batch
@@ -198,17 +199,18 @@ class Pipeline(Caller):
             self._connecting = asyncio.get_running_loop().create_task(self._keep_connecting(), name="skillstream-reconnect")
 
     async def _keep_connecting(self) -> None:
+        now_s = asyncio.get_running_loop().time
         pause_s = FIRST_PAUSE_S
-        give_up = asyncio.get_running_loop().time() + self._patience_s
+        give_up_s = now_s() + self._patience_s
         while not self._closed:
             try:
                 await self._connect()
             except (BrokerUnavailable, ReplyError) as error:
-                if asyncio.get_running_loop().time() >= give_up:
+                if now_s() >= give_up_s:
                     # nothing of this was sent; whoever waits hears it, and the next unit tries again
                     self._fail_pending(error.message if isinstance(error, BrokerUnavailable) else str(error))
                     return
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(min(pause_s, max(0.0, give_up_s - now_s())))
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
             else:
                 if self.generation > 1:

@@ -37,7 +37,7 @@ class Settings(BaseModel):
     `platform_share` in hundredths of a percent of each price. Gateway: `http` is its HOST:PORT, None for no gateway;
     `http_redis_url` the broker's URL with a user of its own; `http_cors` the origins whose pages may call it (in the
     environment separated by commas), `http_body_bytes` the limit of a request's body, `http_keep_alive_s` the longest
-    silence on a stream.
+    silence on a stream, `http_patience_s` what a request waits for a broker that is away.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -65,6 +65,7 @@ class Settings(BaseModel):
     http_cors: tuple[str, ...] = ()
     http_body_bytes: int = Field(default=8 * MIB, ge=KIB, le=64 * MIB)
     http_keep_alive_s: float = Field(default=15, gt=0, le=3600)
+    http_patience_s: float = Field(default=3, gt=0, le=3600)
     limits: Limits = Limits()
 
     @field_validator(*_URLS)

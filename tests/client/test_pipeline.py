@@ -170,10 +170,12 @@ async def test_a_server_killed_with_a_batch_under_way(own_server: RedisServer) -
 
 
 async def test_patience_ends_and_names_the_step(own_server: RedisServer) -> None:
-    async with opened(make_settings(own_server.url, patience_s=0.3)) as pipeline:
+    async with opened(make_settings(own_server.url, patience_s=0.7)) as pipeline:
         own_server.stop()
+        started = time.monotonic()
         with pytest.raises(BrokerUnavailable, match="look at the queue: ") as raised:
             await soon(pipeline.call("PING", step="look at the queue"))
+        assert 0.6 <= time.monotonic() - started < 1.2, "once, not once for the connection and once for the command"
         assert str(raised.value).count("broker_unavailable") == 1
         await asyncio.to_thread(own_server.start)
         assert await soon(pipeline.call("PING")) == b"PONG"

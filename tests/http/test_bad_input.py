@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -125,6 +126,39 @@ async def test_a_broker_that_is_away_is_said_so(start_gateway: StartGateway, own
         assert error_of(await http.get("/v1/tasks/t")) == (503, "broker_unavailable")
         health = await http.get("/healthz")
         assert (health.status_code, health.json()["code"]) == (503, "broker_unavailable")
+
+
+ORDER = {"agent": "echo", "skill": "say", "message": "hi"}
+CHAT = {"model": "echo/say", "messages": [{"role": "user", "content": "hi"}]}
+ASKED: list[tuple[str, str, Any]] = [
+    ("GET", "/v1/agents", None), ("POST", "/v1/tasks", ORDER), ("GET", "/v1/tasks/t/events", None),
+    ("POST", "/v1/tasks/t/cancel", None), ("GET", "/v1/models", None), ("POST", "/v1/chat/completions", CHAT),
+    ("POST", "/v1/responses", {"model": "echo/say", "input": "hi"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["gone", "frozen"])
+async def test_a_caller_does_not_wait_for_a_broker_that_is_away(
+    start_gateway: StartGateway, own_server: RedisServer, caplog: pytest.LogCaptureFixture, frozen: bool
+) -> None:
+    gateway = await start_gateway(redis_url=own_server.url, patience_s=30, http_patience_s=0.5)
+    async with caller(gateway) as http:
+        assert (await http.get("/healthz")).status_code == 200
+        own_server.pause() if frozen else own_server.stop()
+        try:
+            for method, path, body in ASKED:
+                started = time.monotonic()
+                refused = await http.request(method, path, json=body)
+                assert time.monotonic() - started < 2.5, path
+                error = refused.json()["error"]
+                assert (refused.status_code, error["code"]) == (503, "broker_unavailable")
+                assert ("type" in error) == (path.split("/")[2] in ("models", "chat", "responses"))
+                assert int(refused.headers["retry-after"]) > 0
+                assert error["message"] == "the broker cannot be reached just now; ask again in a moment"
+        finally:
+            if frozen:
+                own_server.resume()
+    assert str(own_server.port) in caplog.text, "the operator reads where it should have been"
 
 
 async def test_the_page_describes_all_endpoints(gateway: Router, http: httpx.AsyncClient) -> None:

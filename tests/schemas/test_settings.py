@@ -34,6 +34,7 @@ GOOD: dict[str, tuple[str, Any]] = {
     "http_cors": ("https://a.example, https://b.example", ("https://a.example", "https://b.example")),
     "http_body_bytes": ("2048", 2048),
     "http_keep_alive_s": ("1.5", 1.5),
+    "http_patience_s": ("2.5", 2.5),
 }
 BAD = {
     "redis_url": "localhost", "database_url": "", "prefix": "{x}", "shards": "0", "stream_ttl_s": "60", "final_ttl_s": "0",
@@ -41,6 +42,7 @@ BAD = {
     "connect_timeout_s": "nan",
     "answer_timeout_s": "0", "patience_s": "", "context_messages": "-1", "context_ttl_s": "0", "platform_share": "10001",
     "http": "8000", "http_redis_url": "broker", "http_cors": "", "http_body_bytes": "10", "http_keep_alive_s": "0",
+    "http_patience_s": "0",
 }  # fmt: skip
 
 

@@ -42,6 +42,15 @@ _STATUS: Mapping[type[SkillstreamError], int] = {
     errors.DatabaseUnavailable: 503,
 }
 _PLACES = 5
+_RETRY_AFTER_S = 2
+_OURS: Mapping[type[SkillstreamError], str] = {
+    errors.BrokerUnavailable: "the broker cannot be reached just now; ask again in a moment",
+    errors.BrokerRefused: "the broker did not take this; the gateway's log has the details",
+    errors.NotReplicated: "the broker did not take this; the gateway's log has the details",
+    errors.DatabaseUnavailable: "the database cannot be reached just now; ask again in a moment",
+    errors.DatabaseRefused: "the database did not take this; the gateway's log has the details",
+}
+"""Faults on our side, in words without addresses and commands: those are the operator's, and stand in the log."""
 
 
 def status_of(error: SkillstreamError) -> int:
@@ -50,18 +59,22 @@ def status_of(error: SkillstreamError) -> int:
 
 
 def shown(error: SkillstreamError) -> dict[str, str]:
-    """Code and message of an error, as every face shows them."""
+    """Code and message of an error, as every face shows them; what callers need not know is logged instead."""
+    ours = next((_OURS[kind] for kind in type(error).__mro__ if kind in _OURS), None)
+    if ours is not None:
+        log.warning("told a caller of %s: %s", error.code, error.message)
+        return {"code": error.code, "message": ours}
     hint = f" ({error.hint})" if error.hint else ""
     return {"code": error.code, "message": f"{error.message}{hint}"}
 
 
 def answer(error: SkillstreamError, path: str = "", param: str | None = None) -> Response:
     """The answer to a request to `path` that failed; `param` names the field that is wrong."""
+    headers = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": str(_RETRY_AFTER_S)}}
     status = status_of(error)
-    if status >= 500:
+    if status >= 500 and not isinstance(error, tuple(_OURS)):
         log.warning("answered %d: %s", status, error)
-    headers = {"www-authenticate": "Bearer"} if status == 401 else None
-    return _answer(status, shown(error), headers, path, param)
+    return _answer(status, shown(error), headers.get(status), path, param)
 
 
 def invalid(error: RequestValidationError) -> SkillstreamError:

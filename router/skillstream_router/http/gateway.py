@@ -54,8 +54,10 @@ class Gateway:
         self._store = store
         self._clock = clock
         # connections of its own: a request does not wait behind the router's batches, and its user may be another
-        self._broker = Broker(settings.changed(redis_url=settings.http_redis_url or settings.redis_url))
-        self._client = Client(settings=self._broker.settings, broker=self._broker)
+        following = settings.changed(redis_url=settings.http_redis_url or settings.redis_url)
+        self._broker = Broker(_hasty(following))
+        # who follows has seen what came so far, and waits for a broker as long as anybody
+        self._client = Client(settings=following, broker=self._broker)
         self._contexts: dict[str, str] = {}
 
     async def open(self) -> None:
@@ -199,6 +201,13 @@ class Gateway:
         if len(self._contexts) >= _OWNED_CONTEXTS:
             self._contexts.clear()
         self._contexts[context_id] = caller.payer
+
+
+def _hasty(settings: Settings) -> Settings:
+    """These settings, for callers who wait for their answers: nothing takes longer than `http_patience_s`."""
+    longest_s = settings.http_patience_s
+    names = ("patience_s", "connect_timeout_s", "answer_timeout_s")
+    return settings.changed(**{name: min(getattr(settings, name), longest_s) for name in names})
 
 
 def _shown_standing(standing: Standing) -> dict[str, Any]:

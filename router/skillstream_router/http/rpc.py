@@ -70,5 +70,6 @@ def error_text(error: RpcError | SkillstreamError, rpc_id: RpcId = None) -> str:
     if isinstance(error, RpcError):
         body: dict[str, Any] = {"code": error.code, "message": error.message}
     else:
-        body = {"code": FAILED, "message": error.message, "data": shown(error)}
+        told = shown(error)
+        body = {"code": FAILED, "message": told["message"], "data": told}
     return written({"jsonrpc": "2.0", "id": rpc_id, "error": body})
