@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _PROJECTORS = 2
-_LAST_RINGS_S = 10.0
+_LAST_RINGS_S = 5.0
+_LEAVE_S = 1.0
+"""With the gateway's 3 s, a router whose broker is away ends within 10 s, the time that supervisors give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,10 @@ class Router:
         await _end([last_rings, *self._projecting])
         await _end(self._watching)
         try:
-            await self._broker.leave_groups()
-        except (BrokerUnavailable, BrokerRefused) as error:
-            log.warning("the name %s stays in the groups: %s", self.name, error)
+            async with asyncio.timeout(_LEAVE_S):
+                await self._broker.leave_groups()
+        except (BrokerUnavailable, BrokerRefused, TimeoutError) as error:
+            log.warning("the name %s stays in the groups: %s", self.name, error or "the broker is away")
         await self._broker.close()
         await self._store.close()
 
