@@ -133,8 +133,8 @@ class InvalidSettings(SkillstreamError):
     hint = "the text names the setting; SKILLSTREAM_ and its name in capitals is its variable"
 
 
-class MissingExtra(SkillstreamError):
-    """A part of skillstream was called whose optional packages are not installed."""
+class MissingExtra(SkillstreamError, ImportError):
+    """A part of skillstream was imported or called whose optional packages are not installed."""
 
     code = "missing_extra"
     hint = "install the extra that the text names"

@@ -16,6 +16,9 @@ from tests.support.redis_server import RedisServer, valkey_binary
 _REDIS_VERSIONS = ("redis>=5,<6", "redis>=8,<9")
 _ABSENT = ("arq", "hiredis", "typer", "rich", "sqlalchemy")
 
+_PARTS = {"from skillstream_worker import Agent": "worker", "from skillstream_router import Router": "router"}
+"""What cannot be imported there, and the extra that its error has to name."""
+
 _TRIAL = """
 import asyncio, importlib.util, sys
 absent = [name for name in sys.argv[2].split(",") if importlib.util.find_spec(name)]
@@ -54,6 +57,10 @@ def main(dist: Path) -> None:
             bare = subprocess.run([python, "-m", "skillstream"], capture_output=True, text=True, cwd=folder, timeout=60)
             assert bare.returncode == 2, bare
             assert "missing_extra" in bare.stderr, bare.stderr
+            for statement, extra in _PARTS.items():
+                part = subprocess.run([python, "-c", statement], capture_output=True, text=True, cwd=folder, timeout=60)
+                assert "missing_extra: " in part.stderr, part.stderr
+                assert f"pip install 'skillstream[{extra}]'" in part.stderr, part.stderr
 
 
 def _environment(folder: Path, wheel: Path, redis_version: str) -> str:

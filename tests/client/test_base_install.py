@@ -51,6 +51,21 @@ def test_it_imports_with_the_base_packages_alone(module: str) -> None:
     assert not set(BLOCKED) & set(loaded)
 
 
+@pytest.mark.parametrize(
+    ("statement", "extra"),
+    [
+        ("from skillstream_worker import Agent", "worker"),
+        ("from skillstream_worker.workflows import Workflow", "worker"),
+        ("from skillstream_router import Router", "router"),
+    ],
+)
+def test_a_part_that_is_not_installed_says_how_to_get_it(statement: str, extra: str) -> None:
+    code = f"try:\n    {statement}\nexcept ImportError as error:\n    print(type(error).__name__, error)"
+    said = run(code)
+    assert said.startswith("MissingExtra missing_extra: "), said
+    assert any(f" {package} (pip install 'skillstream[{extra}]')" in said for package in BLOCKED), said
+
+
 def test_the_contract_imports_no_client_of_redis() -> None:
     loaded = run("import skillstream_schemas\nprint(*sys.modules)").split()
     assert "redis" not in loaded

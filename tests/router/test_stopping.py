@@ -20,7 +20,9 @@ from .ledger_file import LedgerFile
 @pytest.mark.parametrize("frozen", [False, True], ids=["gone", "frozen"])
 async def test_a_router_without_a_broker_ends_within_ten_seconds(tmp_path: Path, frozen: bool) -> None:
     with RedisServer(valkey_binary()) as server:
-        settings = make_settings(server.url, database_url=LedgerFile(tmp_path / "router.db").url, http="127.0.0.1:0", patience_s=30)
+        settings = make_settings(
+            server.url, database_url=LedgerFile(tmp_path / "router.db").url, http="127.0.0.1:0", patience_s=30
+        )
         router = Router(settings, pace=QUIET)
         await router.start()
         await router.until_reading()

@@ -1,15 +1,22 @@
 """Run agents' skills as tasks: register skills on an agent, start a worker."""
 
-from skillstream.cutting import Boundary
+from skillstream_schemas.errors import MissingExtra
 
-from .agent import Agent, SocietyAgent
-from .app import Worker
-from .chunking import Chunking
-from .context import TaskContext
-from .response import Response
-from .retry import Retry
-from .stock import arq_settings
-from .sync_context import SyncTaskContext
+try:
+    from skillstream.cutting import Boundary
+
+    from .agent import Agent, SocietyAgent
+    from .app import Worker
+    from .chunking import Chunking
+    from .context import TaskContext
+    from .response import Response
+    from .retry import Retry
+    from .stock import arq_settings
+    from .sync_context import SyncTaskContext
+except ModuleNotFoundError as error:
+    if (error.name or "").startswith("skillstream"):
+        raise
+    raise MissingExtra(f"workers need {error.name} (pip install 'skillstream[worker]')") from None
 
 __all__ = [
     "Agent",

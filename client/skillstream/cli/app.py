@@ -7,6 +7,8 @@ from importlib.metadata import EntryPoint, entry_points
 
 import typer
 
+from skillstream_schemas.errors import MissingExtra
+
 _GROUP = "skillstream.commands"
 
 
@@ -43,6 +45,8 @@ def run() -> None:
 def _register(part: EntryPoint, app: typer.Typer) -> bool:
     try:
         register = part.load()
+    except MissingExtra:
+        return False
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("skillstream"):
             raise
