@@ -147,7 +147,7 @@ class Router:
             async with asyncio.timeout(_LEAVE_S):
                 await self._broker.leave_groups()
         except (BrokerUnavailable, BrokerRefused, TimeoutError) as error:
-            log.warning("the name %s stays in the groups: %s", self.name, error or "the broker is away")
+            log.warning("the name %s stays in the groups: %s", self.name, str(error) or "the broker is away")
         await self._broker.close()
         await self._store.close()
 
