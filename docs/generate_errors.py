@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
+import skillstream
 import skillstream_schemas
 from skillstream_schemas.errors import FailureCode, SkillstreamError
 
@@ -23,6 +24,9 @@ Codes are stable: one may be added, none changes its meaning or goes.
 
 All derive from `SkillstreamError`, have a `code`, and print as `code: what happened (what to do)`. The command line prints
 that line and ends with 2 for a wrong use, 4 where broker or database cannot be reached, 1 for any other.
+
+Those that callers of `Client` meet are imported from there, `from skillstream import TextReset`: {exported}.
+All others are in the modules named above.
 
 """
 _FAILURES = """
@@ -42,7 +46,9 @@ def page() -> str:
         import_module(module)
     raised = _table(("code", "class", "what happened", "what to do"), map(_error_row, _tree(SkillstreamError)))
     failed = _table(("code", "what happened", "what to do"), ((f"`{code}`", code.meaning, code.hint) for code in FailureCode))
-    return _HEAD + raised + _FAILURES + failed + _ROUTER
+    classes = ((name, getattr(skillstream, name)) for name in skillstream.__all__)
+    exported = ", ".join(f"`{name}`" for name, found in classes if inspect.isclass(found) and issubclass(found, SkillstreamError))
+    return _HEAD.format(exported=exported) + raised + _FAILURES + failed + _ROUTER
 
 
 def _tree(error: type[SkillstreamError]) -> Iterator[type[SkillstreamError]]:

@@ -13,6 +13,21 @@ from skillstream_schemas import (
     StatusEvent,
     TaskState,
 )
+from skillstream_schemas.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    InvalidRequest,
+    MalformedEntry,
+    NotReplicated,
+    ResultTimeout,
+    StreamGap,
+    StreamLost,
+    TaskIdTaken,
+    TextReset,
+    UnknownAgent,
+    UnknownSkill,
+    UnknownTask,
+)
 
 from .client import Client, Conversation
 from .sync_client import SyncClient, SyncTask
@@ -20,6 +35,8 @@ from .task import Task
 
 __all__ = [
     "AgentCard",
+    "BrokerRefused",
+    "BrokerUnavailable",
     "ChunkEvent",
     "Client",
     "Conversation",
@@ -27,12 +44,23 @@ __all__ = [
     "FinalEvent",
     "FollowedEvent",
     "HistoryMessage",
+    "InvalidRequest",
+    "MalformedEntry",
+    "NotReplicated",
     "ResetEvent",
+    "ResultTimeout",
     "Settings",
     "SkillstreamError",
     "StatusEvent",
+    "StreamGap",
+    "StreamLost",
     "SyncClient",
     "SyncTask",
     "Task",
+    "TaskIdTaken",
     "TaskState",
+    "TextReset",
+    "UnknownAgent",
+    "UnknownSkill",
+    "UnknownTask",
 ]

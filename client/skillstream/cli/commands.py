@@ -37,7 +37,7 @@ async def submit(
     agent: str,
     skill: str,
     message: Annotated[str, typer.Argument(help="The message; - reads standard input.")],
-    follow: Annotated[bool, typer.Option("--follow", help="Print the text as it comes; the exit code tells the state.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Print the text: as it comes, or whole into a pipe.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print task_id and stream as JSON, then events with --follow.")] = False,
     task_id: Annotated[str | None, typer.Option(help="The task's id; the same one again runs nothing twice.")] = None,
     context: Annotated[str | None, typer.Option(help="Conversation that the task belongs to.")] = None,
@@ -67,7 +67,7 @@ async def submit(
 async def tail(
     task: Annotated[str, typer.Argument(help="The task's id.")],
     after: Annotated[str, typer.Option(help="Id of the last event that is known already.")] = "0",
-    text: Annotated[bool, typer.Option("--text", help="Only the text.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Only the text: as it comes, or whole into a pipe.")] = False,
     as_json: JsonOption = False,
     redis: RedisOption = None,
 ) -> Exit:

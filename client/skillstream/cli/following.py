@@ -8,6 +8,7 @@ from enum import StrEnum
 from skillstream.task import Task
 from skillstream_schemas.errors import TextReset
 from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent
+from skillstream_schemas.ids import EventId
 from skillstream_schemas.request import compact_json
 from skillstream_schemas.state import TaskState
 
@@ -40,18 +41,26 @@ async def show(task: Task, how: Show, after: str = "0") -> Exit:
 
 
 async def _show_text(task: Task, after: str) -> Exit:
+    """A person sees the text as it comes; a file or a pipe, which cannot take it back, gets it whole and once."""
+    live = is_person()
+    held, start = "", await task.length_at(EventId.parse(after))
     while True:
         try:
             async with aclosing(task.text(after)) as pieces:
                 async for piece in pieces:
-                    write(printable(piece), end="")
+                    if live:
+                        write(printable(piece), end="")
+                    else:
+                        held += piece
             break
         except TextReset as reset:
-            # what a pipe has taken cannot be taken back
-            taken_back = "from the start" if reset.keep == 0 else f"behind its first {reset.keep} characters"
-            note(f"\n{reset.code}: attempt {reset.attempt} writes the text again {taken_back}")
+            if live or reset.keep < start:  # what came before `--after` is out of our hands too
+                taken_back = "from the start" if reset.keep == 0 else f"behind its first {reset.keep} characters"
+                note(f"\n{reset.code}: attempt {reset.attempt} writes the text again {taken_back}")
+            start = min(start, reset.keep)
+            held = held[: reset.keep - start]
             after = reset.after
-    write("")
+    write(held)
     final = await task.result()
     if final.state is not TaskState.COMPLETED:
         note(printable(" ".join(filter(None, (final.state.value, final.error, final.reason)))))
