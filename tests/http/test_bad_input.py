@@ -161,6 +161,14 @@ async def test_a_caller_does_not_wait_for_a_broker_that_is_away(
     assert str(own_server.port) in caplog.text, "the operator reads where it should have been"
 
 
+async def test_the_address_itself_says_what_is_here(http: httpx.AsyncClient) -> None:
+    front = (await http.get("/")).json()
+    assert front["name"] == "skillstream"
+    assert (front["docs"], front["openai"]) == ("/docs", "/v1")
+    for place in ("docs", "openapi", "agents", "health"):
+        assert (await http.get(front[place])).status_code == 200
+
+
 async def test_the_page_describes_all_endpoints(gateway: Router, http: httpx.AsyncClient) -> None:
     page = (await http.get("/openapi.json")).json()
     assert {path for path in page["paths"] if path.startswith("/v1/")} >= {

@@ -158,11 +158,13 @@ async def test_a_page_that_is_let_in_may_ask(start_gateway: StartGateway, hand: 
     gateway = await start_gateway(http_cors=("https://app.example",))
     async with caller(gateway) as http:
         asked = {"origin": "https://app.example", "access-control-request-method": "POST",
-                 "access-control-request-headers": "authorization,content-type"}  # fmt: skip
+                 "access-control-request-headers": "authorization,content-type,x-stainless-retry-count"}  # fmt: skip
         allowed = await http.options("/v1/tasks", headers=asked)
-        assert allowed.headers["access-control-allow-origin"] == "https://app.example"
+        assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, "https://app.example")
+        assert "x-stainless-retry-count" in allowed.headers["access-control-allow-headers"]
         answer = await http.get("/v1/agents", headers={"origin": "https://app.example"})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "https://app.example")
+        assert {"retry-after", "x-should-retry"} <= set(answer.headers["access-control-expose-headers"].split(", "))
         stranger = await http.options("/v1/tasks", headers={**asked, "origin": "https://evil.example"})
         assert "access-control-allow-origin" not in stranger.headers
 

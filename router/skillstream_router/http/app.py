@@ -42,8 +42,8 @@ def make_app(parts: Parts) -> FastAPI:
             CORSMiddleware,
             allow_origins=list(settings.http_cors),
             allow_methods=["POST", "GET"],
-            allow_headers=["authorization", "content-type", "last-event-id", "x-api-key"],
-            expose_headers=["location", "x-task-id"],
+            allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own, more with each release
+            expose_headers=["location", "retry-after", "x-should-retry", "x-task-id"],
         )
     for module in iter_modules(routes.__path__):
         app.include_router(import_module(f"{routes.__name__}.{module.name}").router)
