@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from skillstream.broker import Broker, checked, flat
 from skillstream.calling import RETRY_KINDS
+from skillstream.clock import Clock
 from skillstream.connection import Connection, connect
+from skillstream.outage import Outage
 from skillstream.pipeline import Pipeline
 from skillstream.resp import Argument, Reply, ReplyError, blob, pack_around
 from skillstream_schemas import keys as arq_keys
@@ -49,6 +51,7 @@ class RouterBroker(Broker):
 
     def __init__(self, settings: Settings, consumer: str) -> None:
         super().__init__(settings)
+        self.outage = Outage(Clock())
         self.consumer = consumer
         self._reader: Connection | None = None
         self._inboxes = [self.keys.inbox(shard) for shard in range(settings.shards)]

@@ -30,6 +30,9 @@ class Project:
 class Enqueue:
     """The task waits for a worker without a job on the queue."""
 
+    def __str__(self) -> str:
+        return "it waits without a job on the queue and is enqueued"
+
 
 @dataclass(frozen=True, slots=True)
 class Close:
@@ -37,20 +40,34 @@ class Close:
 
     verdict: Verdict
 
+    def __str__(self) -> str:
+        error = f", {self.verdict.error}" if self.verdict.error else ""
+        why = f": {self.verdict.reason}" if self.verdict.reason else ""
+        return f"nobody ends it, it is closed as {self.verdict.state.value}{error}{why}"
+
 
 @dataclass(frozen=True, slots=True)
 class CloseAsRecorded:
     """The broker went back behind a final that the database has: put it there again."""
+
+    def __str__(self) -> str:
+        return "the broker lost its end, which is written again as it was recorded"
 
 
 @dataclass(frozen=True, slots=True)
 class EndLost:
     """The stream is gone before its final came."""
 
+    def __str__(self) -> str:
+        return "its stream is gone before its final came: it ends as failed"
+
 
 @dataclass(frozen=True, slots=True)
 class Settle:
     """The job of an ended task whose stream is gone was left."""
+
+    def __str__(self) -> str:
+        return "its job was left on the queue and is taken off"
 
 
 Remedy = Project | Enqueue | Close | CloseAsRecorded | EndLost | Settle

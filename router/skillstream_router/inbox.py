@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
@@ -11,7 +10,7 @@ from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from .broker import RouterBroker
 from .projection import Ring
 
-log = logging.getLogger(__name__)
+_WORK = "reading the inboxes"
 _RINGS_AT_ONCE = 4000
 _FEW_RINGS = 100
 _FIRST_PAUSE_S = 0.05
@@ -56,7 +55,7 @@ class Inbox:
                 while True:
                     await self._read()
             except (BrokerUnavailable, BrokerRefused) as error:
-                log.warning("the inboxes cannot be read, next try in %.2g s: %s", pause_s, error)
+                self._broker.outage.met(_WORK, error)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
@@ -75,6 +74,7 @@ class Inbox:
             self._taken_over_s = now_s
         self.reading.set()
         rings = await self._broker.read_rings(self._count, self._pace.block_s)
+        self._broker.outage.over(_WORK)
         if 0 < len(rings) < _FEW_RINGS:
             # a task's rings come close behind each other and fold to one row; and its first token, on its way through
             # this process to an HTTP client, does not wait behind the database's work

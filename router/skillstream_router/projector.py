@@ -19,6 +19,7 @@ from .settling import Ended, Settler
 from .store import Store, Turns
 
 log = logging.getLogger(__name__)
+_WORK = "recording tasks"
 
 TASKS_AT_ONCE = 1000
 """Tasks of one transaction at most."""
@@ -102,8 +103,9 @@ class Projector:
         while waiting:
             try:
                 await self._work_off(waiting)
+                self._broker.outage.over(_WORK)
             except (BrokerUnavailable, BrokerRefused, DatabaseUnavailable) as error:
-                log.warning("rings of %d tasks wait, next try in %.2g s: %s", len(waiting), pause_s, error)
+                self._broker.outage.met(_WORK, error)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 

@@ -31,6 +31,7 @@ from .sighting import Sighting
 from .store import Store, TaskRecord
 
 log = logging.getLogger(__name__)
+_WORK = "looking at open tasks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,9 @@ class Reaper:
                 if loop.time() >= due_s:
                     await self.sweep()
                     due_s = loop.time() + self._pace.period_s
+                self._broker.outage.over(_WORK)
             except (BrokerUnavailable, DatabaseUnavailable) as error:
-                log.warning("open tasks cannot be looked at: %s", error)
+                self._broker.outage.met(_WORK, error)
                 due_s = loop.time() + self._pace.period_s
             except Exception:
                 log.exception("looking at open tasks broke")
@@ -146,7 +148,7 @@ class Reaper:
             await self._project(to_project)
 
     async def _apply(self, record: TaskRecord, seen: Sighting, remedy: Remedy) -> None:
-        log.info("task %s (%s): %r", record.id, record.state, remedy)
+        log.info("task %s (%s): %s", record.id, record.state.value, remedy)
         try:
             match remedy:
                 case Enqueue():

@@ -13,6 +13,7 @@ from .broker import RouterBroker
 from .store import Store
 
 log = logging.getLogger(__name__)
+_WORK = "comparing the queues with the database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,9 @@ class Reconciler:
             await asyncio.sleep(self._pace.period_s)
             try:
                 await self.sweep()
+                self._broker.outage.over(_WORK)
             except SkillstreamError as error:
-                log.warning("the queues cannot be compared with the database: %s", error)
+                self._broker.outage.met(_WORK, error)
             except Exception:
                 log.exception("comparing the queues with the database broke")
 

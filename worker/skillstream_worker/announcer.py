@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
@@ -11,7 +10,7 @@ from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from .agent import Agent
 from .broker import WorkerBroker
 
-log = logging.getLogger(__name__)
+_WORK = "announcing agents"
 
 
 class Announcer:
@@ -33,5 +32,6 @@ class Announcer:
             await asyncio.sleep(self._period_s)
             try:
                 await self.announce()
+                self._broker.outage.over(_WORK)
             except (BrokerUnavailable, BrokerRefused) as error:
-                log.warning("announcing agents: %s", error)
+                self._broker.outage.met(_WORK, error)

@@ -32,6 +32,7 @@ from .outcome import Abandon, End, Ending, HandBack, Outcome, StopCause
 from .performance import perform
 from .publication import Publication
 from .reading import JobReading, read_claimed
+from .retry import Retry
 from .skill import Skill
 from .skill_run import SkillRun
 from .strays import Strays
@@ -213,7 +214,12 @@ class Attempt:
             return result
         if isinstance(result, asyncio.CancelledError):
             return End.failed(FailureCode.SKILL_ERROR, "CancelledError: the skill cancelled itself")
-        log.info("skill %s raised at task %s", skill.name, self.lease.task_id, exc_info=result)
+        label = f"skill {skill.name} at task {self.lease.task_id}"
+        if isinstance(result, Retry):
+            log.info("%s asks for another attempt: %s", label, result)
+            log.debug("%s asked here", label, exc_info=result)
+        else:
+            log.warning("%s raised %s: %s", label, type(result).__name__, result, exc_info=result)
         return of_error(result, skill, opened, self.lease.worker)
 
     def _told(self) -> tuple[StopCause, str] | None:

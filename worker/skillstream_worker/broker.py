@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat, request_of
+from skillstream.clock import Clock
 from skillstream.connection import Connection
+from skillstream.outage import Outage
 from skillstream.resp import Argument, Reply, ReplyError
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.card import AgentCard
@@ -91,6 +93,7 @@ class WorkerBroker(Broker):
 
     def __init__(self, settings: Settings, worker: str) -> None:
         super().__init__(settings)
+        self.outage = Outage(Clock())
         self.worker = worker
         self.unanswered_bytes = 0
         """What all attempts of this worker have said without an answer, about: each looks at it before it says more."""

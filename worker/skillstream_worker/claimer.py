@@ -52,6 +52,7 @@ class Claimer:
     async def run(self) -> None:
         """Claims until it is cancelled; a broker that is away is waited for."""
         pause_s = _FIRST_PAUSE_S
+        work, outage = f"claiming jobs of {self._agent.name}", self._broker.outage
         try:
             while True:
                 try:
@@ -60,8 +61,9 @@ class Claimer:
                         self._candidates = await self._line.wait(min(self._slots.free, _BATCH), self._patience_s())
                     await self._claim(min(self._slots.free, _BATCH))
                     pause_s = _FIRST_PAUSE_S
+                    outage.over(work)
                 except (BrokerUnavailable, BrokerRefused) as error:
-                    log.warning("claiming jobs of %s: %s", self._agent.name, error)
+                    outage.met(work, error)
                     await asyncio.sleep(pause_s)
                     pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         finally:

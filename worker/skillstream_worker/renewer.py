@@ -15,6 +15,7 @@ from .broker import WorkerBroker
 from .outcome import StopCause
 
 log = logging.getLogger(__name__)
+_WORK = "renewing leases"
 _RENEWALS_PER_LEASE = 3
 _EXTEND_S = 3600.0
 
@@ -34,8 +35,9 @@ class Renewer:
             try:
                 await self.renew()
                 await self._extend()
+                self._broker.outage.over(_WORK)
             except (BrokerUnavailable, BrokerRefused) as error:
-                log.warning("renewing %d leases: %s", len(self._running), error)
+                self._broker.outage.met(_WORK, error)
 
     async def renew(self) -> None:
         """Renews all leases once; attempts that lost theirs are told to stop."""
