@@ -7,12 +7,16 @@ from typing import Protocol
 
 from skillstream_schemas.errors import BrokerUnavailable, MalformedEntry
 from skillstream_schemas.ids import EventId
+from skillstream_schemas.limits import KIB
 
 from .broker import Entry, entry_of
 from .resp import Reply, ReplyError, blob, pack_around
 
-BATCH = 200
-"""Entries read of one stream at once; a reader that does not fetch them holds no more than twice as many."""
+BATCH = 32
+"""Entries read of one stream at once: 2 MiB at most where each is as large as it may be (64 KiB), but for request and final."""
+_ROOM_BYTES = 256 * KIB
+"""A reader that has not fetched so much is read for no further."""
+_MOST_WAITING = 200
 _FALLBACK_REPORT = 50
 
 
@@ -50,6 +54,7 @@ class Feed:
         self.reconnected = 0
         self._hub = hub
         self._entries: list[Entry] = []
+        self._waiting_bytes = 0
         self._waiting: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._asked = after
@@ -72,9 +77,10 @@ class Feed:
         Raises BrokerUnavailable once the broker stayed away for its patience, MalformedEntry for an unreadable entry.
         """
         if self._entries:
-            taken, self._entries = self._entries, []
-            if len(taken) >= BATCH:
-                self._hub.want(self)  # there was no room for more
+            had_room = self.has_room
+            taken, self._entries, self._waiting_bytes = self._entries, [], 0
+            if not had_room:
+                self._hub.want(self)
             return taken
         if self._error is not None:
             raise self._error
@@ -100,8 +106,8 @@ class Feed:
 
     @property
     def has_room(self) -> bool:
-        """False while the reader has a batch waiting."""
-        return len(self._entries) < BATCH
+        """False while enough waits for the reader, in entries or in bytes."""
+        return len(self._entries) < _MOST_WAITING and self._waiting_bytes < _ROOM_BYTES
 
     def command(self) -> bytes:
         """The read, packed, that brings what this feed lacks."""
@@ -120,6 +126,7 @@ class Feed:
         try:
             for raw in reply:  # one by one: what stands before an unreadable entry is still handed on
                 self._entries.append(entry_of(raw))
+                self._waiting_bytes += sum(map(len, raw[1]))
         except MalformedEntry as error:
             self.fail(error)
             return False
@@ -134,6 +141,7 @@ class Feed:
     def rewind(self, cursor: EventId) -> None:
         """Goes back to an earlier place; what waits is dropped and read again."""
         self._entries.clear()
+        self._waiting_bytes = 0
         if isinstance(self._error, MalformedEntry):
             self._error = None
         self.cursor = cursor
