@@ -130,6 +130,7 @@ async def test_a_broker_that_is_away_is_said_so(start_gateway: StartGateway, own
 
 ORDER = {"agent": "echo", "skill": "say", "message": "hi"}
 CHAT = {"model": "echo/say", "messages": [{"role": "user", "content": "hi"}]}
+AWAY = "the broker cannot be reached just now; ask again in a moment"
 ASKED: list[tuple[str, str, Any]] = [
     ("GET", "/v1/agents", None), ("POST", "/v1/tasks", ORDER), ("GET", "/v1/tasks/t/events", None),
     ("POST", "/v1/tasks/t/cancel", None), ("GET", "/v1/models", None), ("POST", "/v1/chat/completions", CHAT),
@@ -154,11 +155,27 @@ async def test_a_caller_does_not_wait_for_a_broker_that_is_away(
                 assert (refused.status_code, error["code"]) == (503, "broker_unavailable")
                 assert ("type" in error) == (path.split("/")[2] in ("models", "chat", "responses"))
                 assert int(refused.headers["retry-after"]) > 0
-                assert error["message"] == "the broker cannot be reached just now; ask again in a moment"
+                assert error["message"] == AWAY
         finally:
             if frozen:
                 own_server.resume()
     assert str(own_server.port) in caplog.text, "the operator reads where it should have been"
+
+
+async def test_a_stream_that_loses_its_broker_ends_in_the_same_words(
+    start_gateway: StartGateway, own_server: RedisServer
+) -> None:
+    gateway = await start_gateway(redis_url=own_server.url, patience_s=0.3)
+    with own_server.client() as outside:
+        hand = HandWorker(outside, gateway.settings)
+        hand.submit("t1")
+    async with caller(gateway) as http, http.stream("GET", "/v1/tasks/t1/events") as stream:
+        lines = stream.aiter_lines()
+        while not (await anext(lines)).startswith("data: "):
+            pass
+        own_server.stop()
+        told = [json.loads(line.removeprefix("data: ")) async for line in lines if line.startswith("data: ")]
+    assert told == [{"type": "error", "error": {"code": "broker_unavailable", "message": AWAY}}]
 
 
 async def test_the_address_itself_says_what_is_here(http: httpx.AsyncClient) -> None:
