@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from skillstream.cli.exits import Exit, command
+from skillstream.cli.options import DatabaseOption, JsonOption, RedisOption, WideOption
 from skillstream.cli.output import write, write_record, write_rows
 from skillstream.cli.process import UntilEof, calm_garbage_collector, when_parent_ends
 from skillstream.cli.target import settings_from
@@ -22,12 +23,11 @@ from . import keys_cli
 from .app import Router
 from .store import Reports
 
-DatabaseOption = Annotated[str | None, typer.Option("--database", help="URL of the router's database.", metavar="URL")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-
 _TASK_COLUMNS = (
     "id", "state", "agent", "skill", "attempt", "price_micros", "payer", "context_id", "submitted_at", "finished_at", "error",
 )  # fmt: skip
+_TASK_FIRST = ("id", "state", "skill", "submitted_at", "error")
+_POSTING_FIRST = ("task_id", "kind", "amount_micros", "balance_micros")
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 @command
 async def router(
-    redis: Annotated[str | None, typer.Option("--redis", help="URL of the broker.", metavar="URL")] = None,
+    redis: RedisOption = None,
     database: DatabaseOption = None,
     http: Annotated[str | None, typer.Option("--http", help="Answer HTTP here.", metavar="HOST:PORT")] = None,
     no_http: Annotated[bool, typer.Option("--no-http", help="Answer no HTTP, whatever the environment says.")] = False,
@@ -83,12 +83,13 @@ async def tasks(
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> Exit:
     """List the tasks submitted last, newest first."""
     async with _reports(database) as reports:
         found = await reports.tasks(agent, state, limit)
     rows = ([getattr(record, name) for name in _TASK_COLUMNS] for record in found)
-    write_rows(_TASK_COLUMNS, rows, as_json=as_json)
+    write_rows(_TASK_COLUMNS, rows, first=_TASK_FIRST, as_json=as_json, wide=wide)
     return Exit.OK
 
 
@@ -97,12 +98,13 @@ async def history(
     context: Annotated[str, typer.Argument(help="The conversation's context id.")],
     database: DatabaseOption = None,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> Exit:
     """Print the messages of a conversation, oldest first."""
     async with _reports(database) as reports:
         messages = await reports.history(check_name(context, "the context id"))
     rows = ((message.id, message.at, message.task_id, message.role, message.text) for message in messages)
-    write_rows(("id", "at", "task_id", "role", "text"), rows, as_json=as_json)
+    write_rows(("id", "at", "task_id", "role", "text"), rows, first=("task_id", "role", "text"), as_json=as_json, wide=wide)
     return Exit.OK
 
 
@@ -112,7 +114,12 @@ async def accounts(database: DatabaseOption = None, as_json: JsonOption = False)
     async with _reports(database) as reports:
         found = await reports.accounts()
     rows = ((account.name, account.balance_micros, micros_to_usd(account.balance_micros), account.postings) for account in found)
-    write_rows(("account", "balance_micros", "balance_usd", "postings"), rows, as_json=as_json)
+    write_rows(
+        ("account", "balance_micros", "balance_usd", "postings"),
+        rows,
+        first=("account", "balance_usd", "postings"),
+        as_json=as_json,
+    )
     return Exit.OK
 
 
@@ -121,6 +128,7 @@ async def statement(
     account: Annotated[str, typer.Argument(help="An account: payer:ID, agent:NAME or platform.")],
     database: DatabaseOption = None,
     as_json: JsonOption = False,
+    wide: WideOption = False,
 ) -> Exit:
     """List the postings of an account, oldest first, with the running balance."""
     async with _reports(database) as reports:
@@ -128,7 +136,9 @@ async def statement(
     rows: list[tuple[Any, ...]] = [
         (line.id, line.at, line.task_id, line.kind, line.amount_micros, line.balance_micros) for line in found
     ]
-    write_rows(("id", "at", "task_id", "kind", "amount_micros", "balance_micros"), rows, as_json=as_json)
+    write_rows(
+        ("id", "at", "task_id", "kind", "amount_micros", "balance_micros"), rows, first=_POSTING_FIRST, as_json=as_json, wide=wide
+    )
     return Exit.OK
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from skillstream.cli.exits import Exit, command
+from skillstream.cli.options import DatabaseOption, JsonOption
 from skillstream.cli.output import note, write, write_json, write_rows
 from skillstream.cli.target import settings_from
 from skillstream.clock import Clock
@@ -14,9 +15,6 @@ from skillstream_schemas.errors import InvalidRequest
 from skillstream_schemas.request import TaskRequest
 
 from .store import GatewayStore
-
-DatabaseOption = Annotated[str | None, typer.Option("--database", help="URL of the router's database.", metavar="URL")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 _COLUMNS = ("id", "payer", "label", "created_at", "revoked_at")
 
@@ -56,7 +54,7 @@ async def list_keys(database: DatabaseOption = None, as_json: JsonOption = False
     """List all keys, revoked ones too."""
     async with _store(database) as store:
         found = await store.keys()
-    write_rows(_COLUMNS, ([getattr(key, name) for name in _COLUMNS] for key in found), as_json=as_json)
+    write_rows(_COLUMNS, ([getattr(key, name) for name in _COLUMNS] for key in found), first=_COLUMNS, as_json=as_json)
     return Exit.OK
 
 

@@ -14,11 +14,9 @@ from skillstream_schemas.ids import check_name
 from .dev import dev
 from .exits import Exit, command, exit_of_state
 from .following import Show, show
+from .options import JsonOption, RedisOption, WideOption
 from .output import is_person, note, write, write_json, write_rows
 from .target import settings_from
-
-RedisOption = Annotated[str | None, typer.Option("--redis", help="URL of the broker.", metavar="URL")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -98,7 +96,7 @@ async def key(task: Annotated[str, typer.Argument(help="The task's id.")], redis
 
 
 @command
-async def agents(as_json: JsonOption = False, redis: RedisOption = None) -> None:
+async def agents(as_json: JsonOption = False, wide: WideOption = False, redis: RedisOption = None) -> None:
     """List agents, their skills and prices, and the workers seen."""
     async with Client(settings=settings_from(redis_url=redis)) as client:
         cards = await client.agents()
@@ -107,7 +105,13 @@ async def agents(as_json: JsonOption = False, redis: RedisOption = None) -> None
         for card in sorted(cards.values(), key=lambda card: card.name)
         for skill in card.skills
     ]
-    write_rows(("agent", "skill", "price_micros", "streaming", "workers", "description"), rows, as_json=as_json)
+    write_rows(
+        ("agent", "skill", "price_micros", "streaming", "workers", "description"),
+        rows,
+        first=("agent", "skill", "workers"),
+        as_json=as_json,
+        wide=wide,
+    )
 
 
 @command
@@ -115,7 +119,7 @@ async def queues(as_json: JsonOption = False, redis: RedisOption = None) -> None
     """List queues: jobs that may be claimed now, and jobs leased or delayed."""
     async with Client(settings=settings_from(redis_url=redis)) as client:
         rows = [(name, *await client.queue_depths(name)) for name in sorted(await client.agents())]
-    write_rows(("agent", "due", "leased_or_delayed"), rows, as_json=as_json)
+    write_rows(("agent", "due", "leased_or_delayed"), rows, first=("agent", "due", "leased_or_delayed"), as_json=as_json)
 
 
 def _metadata(pairs: list[str]) -> dict[str, str]:

@@ -9,8 +9,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-_STEERING = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+from skillstream_schemas.request import compact_json
+
+from .table import STEERING, PersonTable, heading, shown
+
 _PLAIN_BREAKS = str.maketrans({"\t": " ", "\n": " ", "\r": " "})
 
 
@@ -21,7 +25,7 @@ def is_person() -> bool:
 
 def printable(text: str) -> str:
     """Text as a terminal may have it: what an agent says must not steer it. A pipe gets it as it is."""
-    return text.translate(_STEERING) if is_person() else text
+    return text.translate(STEERING) if is_person() else text
 
 
 def console() -> Console:
@@ -46,32 +50,50 @@ def write_json(value: Mapping[str, Any]) -> None:
     write(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def write_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, as_json: bool = False, title: str = "") -> None:
-    """Writes rows: a table for a person, tab-separated lines for a pipe, one JSON object a line with `as_json`."""
+def write_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, first: Sequence[str], as_json: bool = False, wide: bool = False
+) -> None:
+    """Writes rows: a table for a person, tab-separated lines for a pipe, one JSON object a line with `as_json`.
+
+    A narrow terminal shows the columns of `first` and what fits beside them, all of them with `wide`.
+    """
     if as_json:
         for row in rows:
             write_json(dict(zip(columns, row, strict=True)))
     elif is_person():
-        table = Table(*columns, title=title or None, title_justify="left", header_style="bold")
-        for row in rows:
-            table.add_row(*("" if cell is None else str(cell) for cell in row))
-        console().print(table)
+        PersonTable(columns, list(rows), first, wide=wide).print(console())
     else:
         for row in rows:
-            write("\t".join("" if cell is None else str(cell).translate(_PLAIN_BREAKS) for cell in row))
+            write("\t".join(_plain(cell) for cell in row))
 
 
 def write_record(record: Mapping[str, Any], *, as_json: bool = False) -> None:
-    """Writes the fields of one thing: name and value a line, or one JSON object."""
+    """Writes the fields of one thing: name and value a line, nested values as JSON, or one JSON object."""
     if as_json:
         write_json(record)
         return
-    shown = {name: value for name, value in record.items() if value is not None}
+    present = {name: value for name, value in record.items() if value is not None}
     if is_person():
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-        for name, value in shown.items():
-            table.add_row(f"[bold]{name}[/bold]", str(value))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in present.items():
+            table.add_row(heading(name), Text(_json(value) if _is_nested(value) else shown(name, value)))
         console().print(table)
     else:
-        for name, value in shown.items():
-            write(f"{name}\t{str(value).translate(_PLAIN_BREAKS)}")
+        for name, value in present.items():
+            write(f"{name}\t{_plain(value)}")
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    return (_json(value) if _is_nested(value) else str(value)).translate(_PLAIN_BREAKS)
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, (dict, list, tuple))
+
+
+def _json(value: Any) -> str:
+    return compact_json(value).translate(STEERING)

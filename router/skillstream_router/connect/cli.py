@@ -15,6 +15,7 @@ from typing import Annotated, Protocol
 import typer
 
 from skillstream.cli.exits import Exit, command
+from skillstream.cli.options import RedisOption
 from skillstream.cli.output import write
 from skillstream.cli.target import settings_from
 from skillstream_schemas.errors import InvalidSettings, MissingExtra
@@ -23,7 +24,6 @@ AgentOption = Annotated[
     list[str] | None,
     typer.Option("--agent", help="AGENT or AGENT/SKILL to offer; may be repeated. Without: all known.", metavar="AGENT[/SKILL]"),
 ]
-RedisOption = Annotated[str | None, typer.Option("--redis", help="URL of the broker.", metavar="URL")]
 PayerOption = Annotated[str | None, typer.Option(help="Account that is charged for what comes from there.")]
 
 
