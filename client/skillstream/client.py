@@ -97,7 +97,8 @@ class Client:
         broker = await self._durable_broker() if durable else self._broker
         submitted = await broker.submit(task.id, request, delay_ms=delay_ms)
         if not submitted.is_new and not submitted.request.same_order(request):
-            raise TaskIdTaken(f"task {task.id} asks {submitted.request.agent} for {submitted.request.skill!r} already")
+            differing = ", ".join(submitted.request.differing(request))
+            raise TaskIdTaken(f"task {task.id} was submitted before with another request: other {differing}")
         if not submitted.ended:
             await broker.enqueue(agent, task.id, delay_ms=delay_ms)
         if durable:

@@ -170,7 +170,7 @@ def _http_server(settings: Settings, clock: Clock) -> HttpServer:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("skillstream"):
             raise
-        raise MissingExtra(f"HTTP needs {error.name}: pip install 'skillstream[http]'") from None
+        raise MissingExtra(f"HTTP needs {error.name}", hint="pip install 'skillstream[http]'") from None
     return HttpServer(settings, clock)
 
 

@@ -93,9 +93,11 @@ class SkillstreamError(Exception):
     """
 
     code: ClassVar[str] = "skillstream_error"
-    hint: ClassVar[str] = ""
+    hint: str = ""
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        if hint is not None:  # what helps in this case, instead of what helps in most
+            self.hint = hint
         first_line = (type(self).__doc__ or type(self).__name__).strip().splitlines()[0]
         self.message = message or first_line
         super().__init__(self.message)

@@ -62,7 +62,9 @@ class EventId(NamedTuple):
         """Reads `"1-2"`, or `"0"` for the place before everything; raises InvalidName."""
         found = _EVENT_ID.match(text)
         if found is None:
-            raise InvalidName(f"{text[:40]!r} is not an event id such as 1-2")
+            raise InvalidName(
+                f"{text[:40]!r} is not an event id", hint="such as 1-2, the second entry of attempt 1; 0 is the beginning"
+            )
         return cls(int(found[1]), int(found[2] or 0))
 
     @property

@@ -144,7 +144,12 @@ class TaskRequest(BaseModel):
 
     def same_order(self, other: TaskRequest) -> bool:
         """True if both ask for the same thing: all but what the card or the clock put in is equal."""
-        return self.model_dump(exclude=_NOT_ASKED) == other.model_dump(exclude=_NOT_ASKED)
+        return not self.differing(other)
+
+    def differing(self, other: TaskRequest) -> list[str]:
+        """The fields in which two orders differ; what the card or the clock put in is no matter."""
+        mine, others = self.model_dump(exclude=_NOT_ASKED), other.model_dump(exclude=_NOT_ASKED)
+        return [name for name, value in mine.items() if value != others[name]]
 
 
 _PLAIN = ("context_id", "follows", "payer", "sender_id", "parent", "admission", "deadline", "traceparent")
@@ -198,7 +203,7 @@ def _finite(text: str) -> float:
 def describe(error: ValidationError) -> str:
     """The problems that pydantic found, one line, with no input values (they may be private or huge)."""
     found = (
-        f"{'.'.join(map(str, e['loc'][:_PLACE])) or 'value'}: {e['msg']}"
+        f"{'.'.join(map(str, e['loc'][:_PLACE])) or 'value'}: {e['msg'].removeprefix('Value error, ')}"
         for e in error.errors(include_input=False, include_url=False)
     )
     return "; ".join(found)[:_DESCRIPTION]

@@ -72,7 +72,7 @@ class Settings(BaseModel):
     @classmethod
     def _is_url(cls, value: str | None) -> str | None:
         if value is not None and "://" not in value:
-            raise ValueError("is not a URL")
+            raise ValueError("is not a URL, such as redis://127.0.0.1:6379/0 or sqlite:///skillstream.db")
         return value
 
     @field_validator("http_cors", mode="before")
@@ -84,7 +84,7 @@ class Settings(BaseModel):
     @classmethod
     def _is_address(cls, value: str | None) -> str | None:
         if value is not None and _ADDRESS.match(value) is None:
-            raise ValueError("is not HOST:PORT")
+            raise ValueError("is not HOST:PORT, such as 127.0.0.1:8000")
         return value
 
     @property
@@ -102,6 +102,12 @@ class Settings(BaseModel):
     def forget_s(self) -> float:
         """Seconds until a worker, or a skill that nobody announces, leaves the card: three periods of silence."""
         return 3 * self.announce_s
+
+    @classmethod
+    def variables(cls) -> list[str]:
+        """The names of all environment variables that `from_env` reads."""
+        names = [_PREFIX + name.upper() for name in cls.model_fields if name != "limits"]
+        return names + [f"{_PREFIX}LIMITS_{name.upper()}" for name in Limits.model_fields]
 
     @classmethod
     def from_env(cls, env: Mapping[str, str], **overrides: Any) -> Self:

@@ -185,7 +185,7 @@ class TestRepeats:
         before, queued = hand.entries("t1"), hand.queued()
         with pytest.raises(TaskIdTaken) as raised:
             await soon(client.submit(AGENT, **(wanted | change)))
-        assert raised.value.code == "task_id_taken"
+        assert raised.value.message.endswith(f"another request: other {', '.join(change)}")
         assert hand.entries("t1") == before
         assert hand.queued() == queued
 

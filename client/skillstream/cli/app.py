@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 
 import typer
 
 from skillstream_schemas.errors import MissingExtra
+from skillstream_schemas.settings import Settings
 
+from .output import note
+
+_OTHER_VARIABLES = (
+    "SKILLSTREAM_LOG_LEVEL", "SKILLSTREAM_HUB_KEY", "SKILLSTREAM_AGENTVERSE_SEED", "SKILLSTREAM_AGENTVERSE_KEY",
+    "SKILLSTREAM_CHAT_KEY", "SKILLSTREAM_CHAT_BRIDGE",
+)  # fmt: skip
 _GROUP = "skillstream.commands"
 
 
@@ -39,7 +49,22 @@ def run() -> None:
             f"not installed: {extras} (pip install 'skillstream[{extras}]')\n"
         )
         raise SystemExit(2)
+    if not {"--until-eof", "--check"} & set(sys.argv):  # who started this process has said it
+        for text in unknown_variables(os.environ):
+            note(text)
     app()
+
+
+def unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """A warning for each variable that looks like ours and sets nothing."""
+    known = {*Settings.variables(), *_OTHER_VARIABLES}
+    warnings = []
+    for name in sorted(env):
+        if name.startswith("SKILLSTREAM_") and name not in known:
+            near = get_close_matches(name, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            warnings.append(f"warning: {name} is no setting and is not read{meant}")
+    return warnings
 
 
 def _register(part: EntryPoint, app: typer.Typer) -> bool:
