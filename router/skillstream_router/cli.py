@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
 import signal
 from typing import Annotated, Any
 
@@ -13,8 +11,8 @@ import typer
 from skillstream.cli.exits import Exit, command
 from skillstream.cli.options import DatabaseOption, JsonOption, RedisOption, WideOption
 from skillstream.cli.output import write, write_record, write_rows
-from skillstream.cli.process import UntilEof, calm_garbage_collector, when_parent_ends
-from skillstream.cli.target import settings_from
+from skillstream.cli.process import UntilEof, calm_garbage_collector, log_to_stderr, when_parent_ends
+from skillstream.cli.target import database_settings, settings_from
 from skillstream_schemas.ids import check_name
 from skillstream_schemas.money import micros_to_usd
 from skillstream_schemas.state import TaskState
@@ -46,9 +44,7 @@ async def router(
     until_eof: UntilEof = False,
 ) -> Exit:
     """Run a router: state, history and payment of all tasks, until SIGTERM or SIGINT."""
-    logging.basicConfig(
-        level=os.environ.get("SKILLSTREAM_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    log_to_stderr()
     settings = settings_from(redis_url=redis, database_url=database, http=http)
     running = Router(settings.changed(http=None) if no_http else settings)
     loop = asyncio.get_running_loop()
@@ -152,4 +148,4 @@ async def _announce(running: Router) -> None:
 
 
 def _reports(database: str | None) -> Reports:
-    return Reports(settings_from(database_url=database))
+    return Reports(database_settings(database))

@@ -9,7 +9,7 @@ import typer
 from skillstream.cli.exits import Exit, command
 from skillstream.cli.options import DatabaseOption, JsonOption
 from skillstream.cli.output import note, write, write_json, write_rows
-from skillstream.cli.target import settings_from
+from skillstream.cli.target import database_settings, settings_from
 from skillstream.clock import Clock
 from skillstream_schemas.errors import InvalidRequest
 from skillstream_schemas.request import TaskRequest
@@ -70,4 +70,4 @@ async def revoke(
 
 
 def _store(database: str | None) -> GatewayStore:
-    return GatewayStore(settings_from(database_url=database))
+    return GatewayStore(database_settings(database))

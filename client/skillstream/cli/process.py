@@ -15,11 +15,14 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from skillstream_schemas.errors import InvalidSettings
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 UntilEof = Annotated[
     bool, typer.Option("--until-eof", help="Stop too when standard input closes: the process that started this one has died.")
 ]
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _THREADS_S = 1.0
 _ORPHANED = 75
 
@@ -36,6 +39,14 @@ else:
     def run_loop(work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on a new event loop."""
         return uvloop.run(work)
+
+
+def log_to_stderr() -> None:
+    """Has the log of this process on standard error; raises InvalidSettings for a level that there is not."""
+    level = os.environ.get("SKILLSTREAM_LOG_LEVEL") or "INFO"
+    if level.upper() not in _LEVELS:
+        raise InvalidSettings(f"log_level: {level!r} is none of {', '.join(_LEVELS)}")
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
 
 def calm_garbage_collector() -> None:

@@ -11,6 +11,12 @@ from typing import Any
 from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.settings import Settings
 
+from .output import note
+
+DATA_FOLDER = ".skillstream"
+"""Where `dev` keeps its data unless told otherwise."""
+_RECORD = "dev.json"
+_DATABASE = "skillstream.db"
 _FIELDS = ("redis_url", "database_url")
 
 
@@ -27,26 +33,41 @@ def settings_from(**flags: Any) -> Settings:
     return Settings.from_env(os.environ, **overrides)
 
 
+def database_settings(database_url: str | None) -> Settings:
+    """Settings of a command that reads the database: without any word of one, what a `dev` left in this folder is taken.
+
+    Raises InvalidSettings.
+    """
+    settings = settings_from(database_url=database_url)
+    left = Path(DATA_FOLDER) / _DATABASE
+    is_told = settings.database_url != Settings().database_url
+    if is_told or Path(_DATABASE).exists() or not left.exists():
+        return settings
+    note(f"reading {left}, which a dev has left here (--database or SKILLSTREAM_DATABASE_URL names another)")
+    return settings.changed(database_url=f"sqlite:///{left.resolve()}")
+
+
 def environment_of(settings: Settings) -> dict[str, str]:
     """This process's environment, with these URLs, for processes that it starts: arguments are seen by everyone."""
     return {**os.environ, **{f"SKILLSTREAM_{name.upper()}": getattr(settings, name) for name in _FIELDS}}
 
 
-def publish_running(settings: Settings) -> Path:
-    """Leaves the URLs of a running `dev` where other commands of the same user find them; returns the file."""
-    path = _path()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+def publish_running(settings: Settings, folder: Path) -> None:
+    """Leaves the URLs of a running `dev` in its data folder, and where commands of the same user look from elsewhere."""
     record = {name: getattr(settings, name) for name in _FIELDS} | {"pid": os.getpid()}
-    path.touch(mode=0o600)
-    path.chmod(0o600)  # also where it was there before
-    path.write_text(json.dumps(record))
-    return path
+    users = _users_file()
+    users.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path in (folder / _RECORD, users):
+        path.touch(mode=0o600)
+        path.chmod(0o600)  # also where it was there before
+        path.write_text(json.dumps(record))
 
 
-def withdraw_running() -> None:
+def withdraw_running(folder: Path) -> None:
     """Takes back what `publish_running` left, unless another `dev` has put its own there."""
-    if _read_running().get("pid") == os.getpid():
-        _path().unlink(missing_ok=True)
+    for path in (folder / _RECORD, _users_file()):
+        if _read(path).get("pid") == os.getpid():
+            path.unlink(missing_ok=True)
 
 
 def claim_folder(folder: Path) -> None:
@@ -60,20 +81,33 @@ def claim_folder(folder: Path) -> None:
     except OSError:
         owner = os.read(lock, 100).decode(errors="replace").strip()
         os.close(lock)
-        raise InvalidSettings(f"the data folder {folder} is in use by process {owner or 'unknown'}") from None
+        raise InvalidSettings(
+            f"the data folder {folder} is in use by process {owner or 'unknown'}; another one is named by --data"
+        ) from None
     os.ftruncate(lock, 0)
     os.write(lock, str(os.getpid()).encode())  # the descriptor stays open: the lock goes with the process
 
 
 def _read_running() -> dict[str, Any]:
+    """What the nearest running `dev` left: in this folder or one above it, else anywhere."""
+    here = Path.cwd()
+    for path in (*(folder / DATA_FOLDER / _RECORD for folder in (here, *here.parents)), _users_file()):
+        if found := _read(path):
+            return found
+    return {}
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(_path().read_text())
+        if path.stat().st_uid != os.getuid():  # nobody else says where our tasks go
+            return {}
+        record = json.loads(path.read_text())
         os.kill(int(record["pid"]), 0)
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return record if isinstance(record, dict) else {}
 
 
-def _path() -> Path:
+def _users_file() -> Path:
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "skillstream" / "dev.json"
+    return Path(home) / "skillstream" / _RECORD

@@ -17,6 +17,7 @@ import typer
 from skillstream.cli.exits import Exit, command
 from skillstream.cli.options import RedisOption
 from skillstream.cli.output import write
+from skillstream.cli.process import log_to_stderr
 from skillstream.cli.target import settings_from
 from skillstream_schemas.errors import InvalidSettings, MissingExtra
 
@@ -104,9 +105,7 @@ async def agentverse(
 
 
 async def _run(running: Connector, ready: Callable[[], Awaitable[None]]) -> Exit:
-    logging.basicConfig(
-        level=os.environ.get("SKILLSTREAM_LOG_LEVEL", "INFO"), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    log_to_stderr()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
@@ -126,7 +125,7 @@ def _import(name: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("skillstream"):
             raise
-        raise MissingExtra(f"this connector needs {error.name} (pip install 'skillstream[{extra}]')") from None
+        raise MissingExtra(f"this connector needs {error.name}", hint=f"pip install 'skillstream[{extra}]'") from None
 
 
 def _secret(variable: str, file: Path | None) -> str:

@@ -43,7 +43,7 @@ class Database:
         """Opens a database that a router made; raises DatabaseUnavailable where there is none."""
         file = database_file(self._url)
         if not file.exists():
-            raise DatabaseUnavailable(f"there is no database {file}")
+            raise DatabaseUnavailable(f"there is no database {file}; --database or SKILLSTREAM_DATABASE_URL names another")
         return self
 
     async def close(self) -> None:
