@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -14,7 +14,6 @@ from typing import cast
 import pytest
 
 from skillstream import Client
-from skillstream_schemas.errors import InvalidTarget
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 from tests.client.bounds import soon, until
@@ -110,10 +109,11 @@ async def spawn_alone(tmp_path: Path) -> AsyncIterator[Spawn]:
         "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT),
     }  # fmt: skip
 
-    async def start(*arguments: str, url: str = NOBODY) -> WorkerProcess:
+    async def start(*arguments: str, url: str = NOBODY, env: Mapping[str, str] | None = None) -> WorkerProcess:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "skillstream", "worker", *arguments, "--redis", url,
-            cwd=ROOT, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=1 << 20,
+            cwd=ROOT, env={**environment, **(env or {})},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=1 << 20,
         )  # fmt: skip
         spawned.append(process)
         return WorkerProcess(process)
@@ -302,9 +302,16 @@ async def test_a_module_that_breaks_is_one_line(spawn_alone: Spawn) -> None:
     assert await worker.ended() == 2
     assert (await worker.errors()) == (
         "invalid_target: 'tests.support.broken_agent:agent': importing tests.support.broken_agent raised ValueError: "
-        "agent porter has a skill 'echo' already "
-        f"({InvalidTarget.hint})\n"
+        f"agent porter has a skill 'echo' already ({ROOT}/tests/support/broken_agent.py:7) (mend tests.support.broken_agent)\n"
     )
+
+
+async def test_a_log_level_that_there_is_not(spawn_alone: Spawn) -> None:
+    worker = await spawn_alone(TARGET, env={"SKILLSTREAM_LOG_LEVEL": "foo", "SKILLSTREAM_CONCURENCY": "3"})
+    assert await worker.ended() == 2
+    warning, error = (await worker.errors()).splitlines()
+    assert warning == "warning: SKILLSTREAM_CONCURENCY is no setting and is not read; did you mean SKILLSTREAM_CONCURRENCY?"
+    assert error.startswith("invalid_settings: log_level: 'foo' is none of DEBUG, INFO")
 
 
 @pytest.mark.parametrize("more", [(), ("--processes", "2"), ("--burst",)])

@@ -21,6 +21,7 @@ from .skill import (
     PlainFunction,
     Skill,
     StreamingFunction,
+    check_parameters,
     detect_streaming,
     is_async,
 )
@@ -84,18 +85,13 @@ class Agent:
         A plain generator function or function may block: it runs in a thread of its own, with a SyncTaskContext.
         `timeout` is seconds for one attempt. `retry_on` names exceptions that start another attempt with backoff.
         `on_retry` says what the next attempt does: `restart`, `resume` (it finds `context.partial_text`) or `fail`.
-        Raises TypeError for another kind of function, ValueError for values out of range, InvalidRequest for the price.
+        Raises TypeError for another kind of function or other parameters, ValueError for values out of range,
+        InvalidRequest for the price.
         """
-        if not name or len(name) > 256:
-            raise ValueError("a skill's name has 1 to 256 characters")
-        if name in self.skills:
-            raise ValueError(f"agent {self.name} has a skill {name!r} already")
-        if not 1 <= max_attempts <= 1000:
-            raise ValueError(f"max_attempts {max_attempts} is not between 1 and 1000")
-        if timeout is not None and not timeout > 0:  # nor NaN
-            raise ValueError(f"timeout {timeout} s is not positive")
+        self._check(name, max_attempts, timeout, on_retry)
 
         def register(function: F) -> F:
+            check_parameters(name, function)
             self.skills[name] = Skill(
                 name=name,
                 function=function if is_async(function) else in_thread(function),
@@ -113,6 +109,20 @@ class Agent:
             return function
 
         return register
+
+    def _check(self, name: str, max_attempts: int, timeout: float | None, on_retry: str) -> None:
+        if callable(name):
+            raise TypeError('a skill has a name: @agent.skill("research") instead of @agent.skill')
+        if on_retry not in tuple(OnRetry):
+            raise ValueError(f"on_retry {on_retry!r} is none of {', '.join(OnRetry)}")
+        if not name or len(name) > 256:
+            raise ValueError("a skill's name has 1 to 256 characters")
+        if name in self.skills:
+            raise ValueError(f"agent {self.name} has a skill {name!r} already")
+        if not 1 <= max_attempts <= 1000:
+            raise ValueError(f"max_attempts {max_attempts} is not between 1 and 1000")
+        if timeout is not None and not timeout > 0:  # nor NaN
+            raise ValueError(f"timeout {timeout} s is not positive")
 
 
 SocietyAgent = Agent

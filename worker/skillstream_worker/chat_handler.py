@@ -21,7 +21,7 @@ try:
         TextContent,
     )
 except ModuleNotFoundError:
-    raise MissingExtra("handlers of chat messages need uagents-core (pip install 'skillstream[uagents]')") from None
+    raise MissingExtra("handlers of chat messages need uagents-core", hint="pip install 'skillstream[uagents]'") from None
 
 _WAITING = 100
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
 
 from skillstream_schemas.errors import InvalidTarget
 
 from .agent import Agent
+
+_NOT_THE_AUTHORS = (Path(__file__).parent, Path(importlib.__file__).parent)
 
 
 def load_agent(target: str) -> Agent:
@@ -19,18 +24,52 @@ def load_agent(target: str) -> Agent:
     module_name, colon, attribute = target.partition(":")
     if not colon or not module_name or not attribute:
         raise InvalidTarget(f"{target!r} is not of the form MODULE:AGENT, such as examples.librarian:agent")
+    if "/" in module_name:
+        raise InvalidTarget(f"{target!r}: {module_name} is a path, and no module", hint=_meant(target))
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise InvalidTarget(f"{target!r}: there is no module {error.name!r}") from None
-    except Exception as error:
-        raise InvalidTarget(f"{target!r}: importing {module_name} raised {type(error).__name__}: {error}") from error
-    found = getattr(module, attribute, None)
+    found = getattr(_module(target, module_name), attribute, None)
     if found is None:
+        module = sys.modules[module_name]
         agents = ", ".join(name for name, value in vars(module).items() if isinstance(value, Agent)) or "none"
         raise InvalidTarget(f"{target!r}: {module_name} has no {attribute!r}; its agents: {agents}")
     if not isinstance(found, Agent):
         raise InvalidTarget(f"{target!r} is a {type(found).__name__}, not an Agent")
+    if not found.skills and not found.functions and not found.cron_jobs:
+        raise InvalidTarget(f"{target!r}: agent {found.name} has no skills", hint='@agent.skill("name") makes a function one')
     return found
+
+
+def _module(target: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        if name == missing or name.startswith(missing + "."):
+            raise InvalidTarget(f"{target!r}: there is no module {missing!r}", hint=_meant(target)) from None
+        raise InvalidTarget(
+            f"{target!r}: {name} imports {missing!r}, which is not there ({_place(error)})", hint=f"install it, or mend {name}"
+        ) from error
+    except (Exception, SystemExit) as error:
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise InvalidTarget(
+            f"{target!r}: importing {name} raised {type(error).__name__}: {said} ({_place(error)})", hint=f"mend {name}"
+        ) from error
+
+
+def _meant(target: str) -> str | None:
+    """A hint for who named a file, None for all others."""
+    path, _, attribute = target.partition(":")
+    if not path.endswith(".py"):
+        return None
+    return f"did you mean {path.removesuffix('.py').removeprefix('./').replace('/', '.')}:{attribute}"
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the author's code at which an import broke."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen importlib")]
+    own = [frame for frame in frames if Path(frame.filename).parent not in _NOT_THE_AUTHORS]
+    where = (own or frames)[-1]
+    return f"{where.filename}:{where.lineno}"

@@ -6,25 +6,57 @@ import asyncio
 import signal
 from collections.abc import Mapping, Sequence
 
+from skillstream.cli.exits import Exit
+from skillstream.cli.output import note
 
-async def run_processes(command: Sequence[str], count: int, env: Mapping[str, str]) -> int:
-    """Runs `count` processes of a command in this environment until all end; signals are passed on to each.
+_SETTLED_S = 10.0
 
-    Returns the highest exit code. One that ends by itself is not started again: what watches this process decides.
+
+class Processes:
+    """Responsible for `count` processes of one command: passes signals on, and starts one again that breaks down.
+
+    One that breaks within its first `settled_s` seconds would break again: it stops all, and its exit code is ours where it
+    says that the call is wrong or the broker away, FAILED otherwise. One that ends with 0 was told to, and stays away.
     Their standard input is a pipe that nothing is written to: it closes when this process dies.
     """
-    processes = [
-        await asyncio.create_subprocess_exec(*command, env=env, start_new_session=True, stdin=asyncio.subprocess.PIPE)
-        for _ in range(count)
-    ]
-    loop = asyncio.get_running_loop()
 
-    def pass_on(signum: signal.Signals) -> None:
-        for process in processes:
+    def __init__(self, command: Sequence[str], count: int, env: Mapping[str, str], *, settled_s: float = _SETTLED_S) -> None:
+        self._command, self._count, self._env, self._settled_s = command, count, env, settled_s
+        self._running: set[asyncio.subprocess.Process] = set()
+        self._is_stopping = False
+        self._broken: Exit | None = None
+
+    async def run(self) -> int:
+        """Runs until all have ended; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(signum, self._told, signum)
+        codes = await asyncio.gather(*(self._keep() for _ in range(self._count)))
+        return int(self._broken if self._broken is not None else max(codes))
+
+    async def _keep(self) -> int:
+        """Keeps one of them running; its last exit code."""
+        loop = asyncio.get_running_loop()
+        while not self._is_stopping:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, env=self._env, start_new_session=True, stdin=asyncio.subprocess.PIPE
+            )
+            self._running.add(process)
+            started_s = loop.time()
+            code = await process.wait()
+            self._running.discard(process)
+            if code == 0 or self._is_stopping:
+                return abs(code)
+            if loop.time() - started_s < self._settled_s:
+                self._broken = Exit(code) if code in (Exit.USAGE, Exit.UNREACHABLE) else Exit.FAILED
+                note(f"worker process {process.pid} ended by itself with exit code {code} at its start; all are stopped")
+                self._told(signal.SIGTERM)
+                return abs(code)
+            note(f"worker process {process.pid} ended by itself with exit code {code}; another one is started")
+        return 0
+
+    def _told(self, signum: signal.Signals) -> None:
+        self._is_stopping = True
+        for process in self._running:
             if process.returncode is None:
                 process.send_signal(signum)
-
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, pass_on, signum)
-    codes = await asyncio.gather(*(process.wait() for process in processes))
-    return max(abs(code) for code in codes)

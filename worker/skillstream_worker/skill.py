@@ -67,6 +67,18 @@ def detect_streaming(function: Callable[..., Any], said: bool | None) -> bool:
     return streams
 
 
+def check_parameters(name: str, function: Callable[..., Any]) -> None:
+    """Raises TypeError for a function that cannot be called with a message and a context."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # no function, which detect_streaming refuses, or one that does not say
+        return
+    try:
+        signature.bind("", None)
+    except TypeError:
+        raise TypeError(f"skill {name!r} is called with a message and a context, and its parameters are {signature}") from None
+
+
 def is_async(function: Callable[..., Any]) -> bool:
     """True for an async function or async generator function; others run in a thread."""
     return inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function)

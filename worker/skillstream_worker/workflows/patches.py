@@ -15,7 +15,7 @@ def make_patch(before: Any, after: Any) -> Patch:
     try:
         import jsonpatch
     except ImportError:
-        raise MissingExtra("JSON Patches need jsonpatch (pip install 'skillstream[pydantic-ai]')") from None
+        raise MissingExtra("JSON Patches need jsonpatch", hint="pip install 'skillstream[pydantic-ai]'") from None
     return jsonpatch.make_patch(before, after).patch
 
 
@@ -24,7 +24,7 @@ def apply_patch(before: Any, patch: Patch) -> Any:
     try:
         import jsonpatch
     except ImportError:
-        raise MissingExtra("JSON Patches need jsonpatch (pip install 'skillstream[pydantic-ai]')") from None
+        raise MissingExtra("JSON Patches need jsonpatch", hint="pip install 'skillstream[pydantic-ai]'") from None
     try:
         return jsonpatch.apply_patch(before, patch)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
