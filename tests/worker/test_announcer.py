@@ -46,6 +46,27 @@ async def test_all_workers_of_an_agent_are_seen(view: View, agent: Agent, start_
     assert sorted((await client.agents())[AGENT].workers) == ["w1", 'w2 "quoted"']
 
 
+async def test_a_worker_that_stops_leaves_the_card(
+    view: View, settings: Settings, agent: Agent, start_worker: StartWorker
+) -> None:
+    await start_worker(agent, name="w1")
+    leaving = Worker([agent], settings, name="w2")
+    await leaving.start()
+    before = card_of(view)
+    assert sorted(before["workers"]) == ["w1", "w2"]
+    await soon(leaving.stop())
+    assert list(card_of(view)["workers"]) == ["w1"]
+    assert card_of(view)["skills"] == before["skills"]
+
+
+async def test_a_worker_that_stops_makes_no_card(view: View, settings: Settings, agent: Agent) -> None:
+    leaving = Worker([agent], settings, name="w1")
+    await leaving.start()
+    view.redis.delete(view.keys.agents)
+    await soon(leaving.stop())
+    assert not view.redis.exists(view.keys.agents)
+
+
 async def test_agents_of_one_worker_have_cards_of_their_own(view: View, gates: Gates, start_worker: StartWorker) -> None:
     await start_worker(verb_agent(gates, "one"), verb_agent(gates, "two"))
     assert [card_of(view, name)["queue"] for name in ("one", "two")] == ["arq:queue:{one}", "arq:queue:{two}"]
@@ -66,7 +87,9 @@ async def test_a_card_that_was_lost_comes_back(view: View, agent: Agent, start_w
 
 async def test_a_silent_worker_is_forgotten(view: View, agent: Agent, start_worker: StartWorker) -> None:
     silent = await start_worker(agent, name="silent")
+    silent._announcer = None  # killed: it says no word at its end
     await soon(silent.stop())
+    assert list(card_of(view)["workers"]) == ["silent"]
     await start_worker(agent, name="w1", announce_s=0.05)
     await until(lambda: list(card_of(view)["workers"]) == ["w1"])
 

@@ -37,7 +37,8 @@ class Worker:
 
     Start order: connection, cards (so that clients find the skills), renewer and listener (nothing may be claimed
     that is not renewed), claimers last. Stop order: claimers first, so that nothing new begins; running attempts get
-    the grace period, then are handed back; the settler when no attempt can ask it for more; the connection last.
+    the grace period, then are handed back; the settler when no attempt can ask it for more; then the worker leaves
+    the cards, where no role announces it any more; the connection last.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Worker:
             agent.name: Claimer(self._broker, agent, self._slots, self._clock, self._start) for agent in self._agents
         }
         self._plain = [PlainFunctions(agent, self.settings) for agent in self._agents if agent.functions or agent.cron_jobs]
+        self._announcer: Announcer | None = None
         self._roles: list[asyncio.Task[None]] = []
         self._claiming: list[asyncio.Task[None]] = []
         self._attempts: set[asyncio.Task[None]] = set()
@@ -80,6 +82,7 @@ class Worker:
         await self._broker.open()
         announcer = Announcer(self._broker, self._agents)
         await announcer.announce()
+        self._announcer = announcer
         listener = Listener(self._broker, self.running)
         watchdog = Watchdog(self._agents, self.settings.lease_s, self._clock)
         roles = (self._settler.run(), self._renewer.run(), listener.run(), announcer.run(), watchdog.run())
@@ -95,6 +98,9 @@ class Worker:
         await self.hand_back()
         await asyncio.wait([asyncio.ensure_future(self._settler.flush())], timeout=_HAND_BACK_S)
         await _end(self._roles)
+        if self._announcer is not None:
+            await self._announcer.leave()
+            self._announcer = None
         await self._client.close()
         await self._broker.close()
 

@@ -191,10 +191,13 @@ class WorkerBroker(Broker):
         for lease in leases:
             await self.pipeline.run(EXTEND, [self.keys.events(lease.task_id), self.keys.cancel(lease.task_id)], [ttl_ms])
 
-    async def announce(self, card: AgentCard, forget_ms: int) -> None:
-        """Puts an agent's card on the broker, beside the skills and workers announced in the last `forget_ms`."""
+    async def announce(self, card: AgentCard, forget_ms: int, *, leaving: bool = False) -> None:
+        """Puts an agent's card on the broker, beside the skills and workers announced in the last `forget_ms`.
+
+        `leaving` takes this worker off the card; its skills stay as long as they would without a word.
+        """
         text = card.model_dump_json(exclude={"skills", "workers", "seen"})
-        arguments: list[Argument] = [card.name, text, self.worker, forget_ms]
+        arguments: list[Argument] = [card.name, text, self.worker, forget_ms, "leaving" if leaving else ""]
         for skill in card.skills:
             arguments += [skill.name, skill.model_dump_json()]
         await self.pipeline.run(ANNOUNCE, [self.keys.agents], arguments)

@@ -1,7 +1,8 @@
 -- Puts an agent's card on the broker: this worker's skills, and those that other workers announced lately.
 -- KEYS  1 the hash of cards
 -- ARGV  1 agent, 2 its card as a JSON object without skills and workers, 3 worker, 4 ms after which a worker and a skill
---       are forgotten, then for each skill: its name, its card as a JSON object
+--       are forgotten, 5 "leaving" where the worker stops and leaves the card, its skills stay, then for each skill:
+--       its name, its card as a JSON object
 -- Returns  how many workers are seen
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -31,12 +32,13 @@ local function skill_of(card)
   return '{' .. table.concat(parts, ',') .. '}'
 end
 local workers, skills, seen, own = {}, {}, {}, {}
-for i = 5, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
   own[ARGV[i]] = true
   skills[#skills + 1] = ARGV[i + 1]
   seen[#seen + 1] = stamp(ARGV[i], now)
 end
 local known = redis.call('HGET', KEYS[1], ARGV[1])
+if ARGV[5] == 'leaving' and not known then return 0 end
 local ok, card = pcall(cjson.decode, known or '')
 if ok and type(card) == 'table' then
   for worker, at in pairs(type(card.workers) == 'table' and card.workers or {}) do
@@ -55,7 +57,7 @@ if ok and type(card) == 'table' then
     end
   end
 end
-workers[#workers + 1] = stamp(ARGV[3], now)
+if ARGV[5] ~= 'leaving' then workers[#workers + 1] = stamp(ARGV[3], now) end
 local parts = {
   '"skills":[' .. table.concat(skills, ',') .. ']',
   '"workers":{' .. table.concat(workers, ',') .. '}',
