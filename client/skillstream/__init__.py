@@ -1,5 +1,7 @@
 """What services import to run skills: submit tasks, follow them live, resume, await, cancel."""
 
+from __future__ import annotations
+
 from skillstream_schemas import (
     AgentCard,
     ChunkEvent,
@@ -64,3 +66,13 @@ __all__ = [
     "UnknownSkill",
     "UnknownTask",
 ]
+
+__version__: str
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version  # only who asks waits for it
+
+    return version("skillstream")

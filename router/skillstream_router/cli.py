@@ -10,7 +10,7 @@ import typer
 
 from skillstream.cli.exits import Exit, command
 from skillstream.cli.options import DatabaseOption, JsonOption, RedisOption, WideOption
-from skillstream.cli.output import write, write_record, write_rows
+from skillstream.cli.output import note, write, write_record, write_rows
 from skillstream.cli.process import UntilEof, calm_garbage_collector, log_to_stderr, when_parent_ends
 from skillstream.cli.target import database_settings, settings_from
 from skillstream_schemas.ids import check_name
@@ -99,6 +99,8 @@ async def history(
     """Print the messages of a conversation, oldest first."""
     async with _reports(database) as reports:
         messages = await reports.history(check_name(context, "the context id"))
+    if not messages:
+        note(f"there are no messages of context {context}")
     rows = ((message.id, message.at, message.task_id, message.role, message.text) for message in messages)
     write_rows(("id", "at", "task_id", "role", "text"), rows, first=("task_id", "role", "text"), as_json=as_json, wide=wide)
     return Exit.OK
@@ -129,6 +131,8 @@ async def statement(
     """List the postings of an account, oldest first, with the running balance."""
     async with _reports(database) as reports:
         found = await reports.statement(account)
+    if not found:
+        note(f"there are no postings of account {account}; accounts are payer:ID, agent:NAME and platform")
     rows: list[tuple[Any, ...]] = [
         (line.id, line.at, line.task_id, line.kind, line.amount_micros, line.balance_micros) for line in found
     ]

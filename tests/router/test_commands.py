@@ -66,6 +66,13 @@ def test_an_unknown_task_is_a_coded_error(filled: LedgerFile) -> None:
     assert err.startswith("unknown_task: ")
 
 
+def test_what_nobody_knows_is_noted_beside_the_empty_list(filled: LedgerFile) -> None:
+    assert run(filled, "history", "nobody") == (0, "", "there are no messages of context nobody\n")
+    code, out, err = run(filled, "statement", "acme")
+    assert (code, out) == (0, "")
+    assert err.startswith("there are no postings of account acme; accounts are payer:ID")
+
+
 def test_a_conversation_is_printed_in_order(filled: LedgerFile) -> None:
     lines = run(filled, "history", "chat")[1].splitlines()
     assert [line.split("\t")[2:] for line in lines] == [
@@ -94,6 +101,7 @@ def test_a_database_that_is_not_there_is_not_reachable(ledger_file: LedgerFile) 
     code, _, err = run(ledger_file, "accounts")
     assert code == 4
     assert err.startswith("database_unavailable: ")
+    assert "--database or SKILLSTREAM_DATABASE_URL" in err
     assert not ledger_file.path.exists()
 
 

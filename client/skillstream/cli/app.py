@@ -7,13 +7,15 @@ import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import version as metadata_version
+from typing import Annotated
 
 import typer
 
 from skillstream_schemas.errors import MissingExtra
 from skillstream_schemas.settings import Settings
 
-from .output import note
+from .output import note, write
 
 _OTHER_VARIABLES = (
     "SKILLSTREAM_LOG_LEVEL", "SKILLSTREAM_HUB_KEY", "SKILLSTREAM_AGENTVERSE_SEED", "SKILLSTREAM_AGENTVERSE_KEY",
@@ -32,6 +34,7 @@ def build() -> tuple[typer.Typer, list[str]]:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.callback()(_main)
     parts = sorted(entry_points(group=_GROUP), key=lambda part: part.name)
     return app, [part.name for part in parts if not _register(part, app)]
 
@@ -65,6 +68,20 @@ def unknown_variables(env: Mapping[str, str]) -> list[str]:
             meant = f"; did you mean {near[0]}?" if near else ""
             warnings.append(f"warning: {name} is no setting and is not read{meant}")
     return warnings
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        write(f"skillstream {metadata_version('skillstream')}")
+        raise typer.Exit
+
+
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_say_version)
+    ] = False,
+) -> None:
+    pass
 
 
 def _register(part: EntryPoint, app: typer.Typer) -> bool:

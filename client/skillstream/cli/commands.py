@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from skillstream.client import Client
-from skillstream_schemas.errors import InvalidRequest
+from skillstream.task import Task
+from skillstream_schemas.errors import InvalidRequest, ResultTimeout
+from skillstream_schemas.event import FinalEvent
 from skillstream_schemas.ids import check_name
 
 from .dev import dev
@@ -17,6 +19,8 @@ from .following import Show, show
 from .options import JsonOption, RedisOption, WideOption
 from .output import is_person, note, write, write_json, write_rows
 from .target import settings_from
+
+_SILENT_S = 0.5
 
 
 def register(app: typer.Typer) -> None:
@@ -79,12 +83,15 @@ async def tail(
 async def cancel(
     task: Annotated[str, typer.Argument(help="The task's id.")],
     reason: Annotated[str, typer.Option(help="Why; stands in the final.")] = "",
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Seconds to wait for the worker; the task is canceled all the same.")
+    ] = None,
     as_json: JsonOption = False,
     redis: RedisOption = None,
 ) -> Exit:
     """Cancel a task and show how it ended; exit code 3 where it is canceled."""
     async with Client(settings=settings_from(redis_url=redis)) as client:
-        final = await client.task(task).cancel(reason)
+        final = await _canceled(client.task(task), reason, timeout)
     write(final.model_dump_json(exclude_none=True) if as_json else final.state.value)
     return exit_of_state(final.state)
 
@@ -120,6 +127,17 @@ async def queues(as_json: JsonOption = False, redis: RedisOption = None) -> None
     async with Client(settings=settings_from(redis_url=redis)) as client:
         rows = [(name, *await client.queue_depths(name)) for name in sorted(await client.agents())]
     write_rows(("agent", "due", "leased_or_delayed"), rows, first=("agent", "due", "leased_or_delayed"), as_json=as_json)
+
+
+async def _canceled(task: Task, reason: str, timeout_s: float | None) -> FinalEvent:
+    first_s = _SILENT_S if timeout_s is None else min(timeout_s, _SILENT_S)
+    try:
+        return await task.cancel(reason, timeout=first_s)
+    except ResultTimeout:
+        if timeout_s is not None and timeout_s <= first_s:
+            raise
+        note("cancellation recorded, waiting for the worker (Ctrl-C ends the waiting alone)")
+    return await task.result(None if timeout_s is None else timeout_s - first_s)
 
 
 def _metadata(pairs: list[str]) -> dict[str, str]:

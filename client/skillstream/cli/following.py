@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from enum import StrEnum
 
@@ -25,9 +26,18 @@ class Show(StrEnum):
 
 
 async def show(task: Task, how: Show, after: str = "0") -> Exit:
-    """Prints a task's events from `after` to its final; the exit code tells how it ended."""
-    if how is Show.TEXT:
-        return await _show_text(task, after)
+    """Prints a task's events from `after` to its final; the exit code tells how it ended.
+
+    Ctrl-C ends the following alone, and says so.
+    """
+    try:
+        return await (_show_text(task, after) if how is Show.TEXT else _show_events(task, how, after))
+    except asyncio.CancelledError:
+        note(f"\ntask {task.id} goes on: skillstream tail {task.id} follows it, skillstream cancel {task.id} ends it")
+        raise
+
+
+async def _show_events(task: Task, how: Show, after: str) -> Exit:
     code = Exit.FAILED
     async with aclosing(task.events(after)) as events:
         async for event in events:
@@ -41,7 +51,10 @@ async def show(task: Task, how: Show, after: str = "0") -> Exit:
 
 
 async def _show_text(task: Task, after: str) -> Exit:
-    """A person sees the text as it comes; a file or a pipe, which cannot take it back, gets it whole and once."""
+    """A person sees the text as it comes; a file or a pipe, which cannot take it back, gets it whole and once.
+
+    A task that has no text has its structured result there, as JSON.
+    """
     live = is_person()
     held, start = "", await task.length_at(EventId.parse(after))
     while True:
@@ -60,8 +73,8 @@ async def _show_text(task: Task, after: str) -> Exit:
             start = min(start, reset.keep)
             held = held[: reset.keep - start]
             after = reset.after
-    write(held)
     final = await task.result()
+    write(held if final.text or final.data is None else compact_json(final.data))
     if final.state is not TaskState.COMPLETED:
         note(printable(" ".join(filter(None, (final.state.value, final.error, final.reason)))))
     return exit_of_state(final.state)
@@ -101,4 +114,5 @@ def _summary(event: StatusEvent | ChunkEvent | FinalEvent) -> str:
         case ChunkEvent():
             return f"{event.mode}: {compact_json(event.data)}"
         case FinalEvent():
-            return " ".join(filter(None, (event.state.value, event.error, event.reason)))
+            data = compact_json(event.data) if event.data is not None else None
+            return " ".join(filter(None, (event.state.value, event.error, event.reason, data)))
