@@ -158,13 +158,18 @@ async def connect(
         await made.disconnect(nowait=True)  # redis-py leaves a socket open whose handshake was cut off
         raise
     except (TimeoutError, redis.exceptions.RedisError, OSError) as error:
-        raise BrokerUnavailable(f"{address}: {error}") from None
+        hint = "the server runs and refuses this user or password" if _is_login(error) else None
+        raise BrokerUnavailable(f"{address}: {error}", hint=hint) from None
     # redis-py closes, and warns of, a connection that it still believes its own when collected
     writer, made._writer = made._writer, None
     transport = cast(asyncio.Transport, writer.transport)
     connection = Connection(transport, writer, address, on_push)
     transport.set_protocol(connection)
     return connection
+
+
+def _is_login(error: Exception) -> bool:
+    return isinstance(error, (redis.exceptions.AuthenticationError, redis.exceptions.AuthenticationWrongNumberOfArgsError))
 
 
 def _redis_connection(url: str, settings: Settings, protocol: int) -> Any:

@@ -69,3 +69,19 @@ def test_cancel_waits_as_long_as_it_is_told(hand: HandWorker, env: dict[str, str
         assert cancel.wait() == 1
     assert cancel.lines[-1].startswith("result_timeout: ")
     assert len(hand.entries("t1")) == 2
+
+
+def test_a_wrong_password_is_told_as_such(env: dict[str, str], settings: Settings) -> None:
+    url = settings.redis_url.replace("://", "://nobody:wrong@")
+    with Process("agents", "--redis", url, env=env) as asked:
+        assert asked.wait() == 4
+    assert asked.lines[-1].endswith("(the server runs and refuses this user or password)")
+    assert "wrong@" not in asked.lines[-1]
+
+
+def test_an_event_id_is_no_name(env: dict[str, str]) -> None:
+    with Process("tail", "t1", "--after", "x", env=env) as asked:
+        assert asked.wait() == 2
+    assert asked.lines == [
+        "invalid_name: 'x' is not an event id (such as 1-2, the second entry of attempt 1; 0 is the beginning)"
+    ]

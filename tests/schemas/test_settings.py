@@ -118,3 +118,10 @@ def test_a_refused_url_is_not_quoted(text: str) -> None:
     with pytest.raises(InvalidSettings) as raised:
         Settings.from_env({"SKILLSTREAM_REDIS_URL": text})
     assert "hunter2" not in str(raised.value)
+
+
+def test_a_value_that_is_none_is_told_with_an_example() -> None:
+    with pytest.raises(InvalidSettings) as raised:
+        Settings.from_env({"SKILLSTREAM_REDIS_URL": "localhost", "SKILLSTREAM_HTTP": "8000"})
+    assert "redis_url: is not a URL, such as redis://" in raised.value.message
+    assert "http: is not HOST:PORT, such as 127.0.0.1:8000" in raised.value.message
