@@ -10,6 +10,7 @@ from skillstream.cli.exits import Exit
 from skillstream.cli.output import note
 
 _SETTLED_S = 10.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Processes:
@@ -23,13 +24,13 @@ class Processes:
     def __init__(self, command: Sequence[str], count: int, env: Mapping[str, str], *, settled_s: float = _SETTLED_S) -> None:
         self._command, self._count, self._env, self._settled_s = command, count, env, settled_s
         self._running: set[asyncio.subprocess.Process] = set()
-        self._is_stopping = False
+        self._stopping = asyncio.Event()
         self._broken: Exit | None = None
 
     async def run(self) -> int:
         """Runs until all have ended; returns the exit code."""
         loop = asyncio.get_running_loop()
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in _SIGNALS:
             loop.add_signal_handler(signum, self._told, signum)
         codes = await asyncio.gather(*(self._keep() for _ in range(self._count)))
         return int(self._broken if self._broken is not None else max(codes))
@@ -37,7 +38,7 @@ class Processes:
     async def _keep(self) -> int:
         """Keeps one of them running; its last exit code."""
         loop = asyncio.get_running_loop()
-        while not self._is_stopping:
+        while not self._stopping.is_set():
             process = await asyncio.create_subprocess_exec(
                 *self._command, env=self._env, start_new_session=True, stdin=asyncio.subprocess.PIPE
             )
@@ -45,7 +46,9 @@ class Processes:
             started_s = loop.time()
             code = await process.wait()
             self._running.discard(process)
-            if code == 0 or self._is_stopping:
+            if code == 0 or (self._stopping.is_set() and -code in _SIGNALS):  # told before it could listen
+                return 0
+            if self._stopping.is_set():
                 return abs(code)
             if loop.time() - started_s < self._settled_s:
                 self._broken = Exit(code) if code in (Exit.USAGE, Exit.UNREACHABLE) else Exit.FAILED
@@ -56,7 +59,7 @@ class Processes:
         return 0
 
     def _told(self, signum: signal.Signals) -> None:
-        self._is_stopping = True
+        self._stopping.set()
         for process in self._running:
             if process.returncode is None:
                 process.send_signal(signum)
