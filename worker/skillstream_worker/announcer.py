@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
