@@ -43,7 +43,7 @@ def test_ctrl_c_ends_the_following_alone(hand: HandWorker, env: dict[str, str]) 
     hand.submit("t1")
     hand.open("t1")
     hand.say("t1", "begun\n")
-    with Process("tail", "t1", "--text", env=env) as tail:
+    with Process("tail", "t1", "--json", env=env) as tail:
         tail.wait_for("begun")
         tail.send(signal.SIGINT)
         assert tail.wait() == 130
