@@ -197,12 +197,17 @@ class RouterBroker(Broker):
         ]
         checked(await self.pipeline.batch(commands, "expire"), "expire")
 
-    async def end_lost(self, task_id: str, request: TaskRequest, final: FinalEvent, attempt: int) -> bool:
-        """Makes the stream of a task again, with its final in `attempt`; False where there is a stream (rule P14)."""
+    async def end_lost(self, task_id: str, request: TaskRequest, final: FinalEvent, *, attempt: int, submitted_at: int) -> bool:
+        """Makes the stream of a task again, with its final in `attempt`; False where there is a stream (rule P14).
+
+        `submitted_at` is when the task was submitted first (unix ms).
+        """
         keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
         asked = flat(request.to_fields())
         ended = flat({name: value for name, value in final.to_fields().items() if name not in ("type", "at")})
-        arguments: list[Argument] = [task_id, ROUTER, self._stream_ttl_ms, attempt, len(asked), *asked, *ended]
+        arguments: list[Argument] = [
+            task_id, ROUTER, self._stream_ttl_ms, attempt, submitted_at, len(asked), *asked, *ended
+        ]  # fmt: skip
         return bool(await self.pipeline.run(LOST, keys, arguments))
 
     async def leave_groups(self) -> None:

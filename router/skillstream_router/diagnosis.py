@@ -11,6 +11,7 @@ from skillstream_schemas.request import OnRetry
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 
+from .projection import Notice, project
 from .sighting import Sighting
 from .store import TaskRecord
 
@@ -18,6 +19,7 @@ ORPHAN_AFTER_MS = 30_000
 """A submission without a job is another's between his two steps for so long."""
 EXPIRY_MARGIN_MS = 3_600_000
 """A task that is not final so long before its stream would go is ended."""
+_TAKEN = Verdict(TaskState.FAILED, "another task had this id before", FailureCode.TASK_ID_TAKEN)
 _MAX_ATTEMPTS = 3  # where a submission does not say
 
 
@@ -77,7 +79,10 @@ def diagnose(record: TaskRecord, seen: Sighting, now_ms: int, settings: Settings
     """The remedy for a task; None where all is well or somebody else is at it."""
     if seen.ends.problem is not None:
         return None
-    top = seen.ends.top
+    first, top = seen.ends.first, seen.ends.top
+    if first is not None and top is not None and not record.is_task_of(project(Notice(record.id), first, top).record):
+        # an older task that is not final is lost: it ends as such once this stream is gone
+        return (Project() if seen.queued else None) if top.is_final else Close(_TAKEN)
     if record.state.is_final:
         if top is not None and not top.is_final:
             return CloseAsRecorded()

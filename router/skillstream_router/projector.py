@@ -10,13 +10,20 @@ from dataclasses import dataclass
 from itertools import chain
 
 from skillstream.clock import Clock
-from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, DatabaseRefused, DatabaseUnavailable, MalformedEntry
+from skillstream_schemas.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    FailureCode,
+    MalformedEntry,
+)
 
 from .broker import RouterBroker
 from .portion import Portion
 from .projection import Ends, Notice, Projected, Ring, fold, lost, project
 from .settling import Ended, Settler
-from .store import Store, Turns
+from .store import Applied, Store, TaskRecord, Turns
 
 log = logging.getLogger(__name__)
 _WORK = "recording tasks"
@@ -131,13 +138,13 @@ class Projector:
     async def _apply(self, notices: Sequence[Notice]) -> list[Notice]:
         """Everything of rule P13 but reading and acknowledging; returns those that have no stream."""
         seen = await self._fetch(notices)
-        contradicted = await self._commit(seen)
+        applied = await self._commit(seen)
         ended = seen.ended
         self.ended_lately.extend(task.record.id for task in ended)
         await self._write_contexts({task.record.context_id for task in ended if task.record.context_id is not None})
         await self._settler.settle_leftovers(ended)
         await self._broker.expire_ended(task.record.id for task in ended)
-        self._look(contradicted)
+        self._look(applied.contradicted)
         self.applied += len(seen.projected)
         return seen.streamless
 
@@ -157,24 +164,37 @@ class Projector:
                 seen.projected.append((projected, ends))
         return seen
 
-    async def _commit(self, seen: _Seen) -> frozenset[str]:
+    async def _commit(self, seen: _Seen) -> Applied:
         now_ms = self._clock.now_ms()
         batch = [Turns(projected.record, projected.message, projected.reply) for projected, _ in seen.projected]
         gone = [lost(notice, now_ms) for notice in seen.streamless if notice.gone_agent is not None]
-        if not batch and not gone:
-            return frozenset()
-        try:
-            return (await self._store.apply(batch, gone)).contradicted
-        except DatabaseRefused:
-            log.warning("a batch of %d tasks was refused and is applied one by one", len(batch) + len(gone))
-        contradicted: frozenset[str] = frozenset()
+        applied = Applied(frozenset(), frozenset())
+        if batch or gone:
+            try:
+                applied = await self._store.apply(batch, gone)
+            except DatabaseRefused:
+                log.warning("a batch of %d tasks was refused and is applied one by one", len(batch) + len(gone))
+                applied = await self._commit_one_by_one(batch, gone)
+        for projected, _ in seen.projected:
+            if projected.record.id in applied.usurped and projected.record.error != FailureCode.TASK_ID_TAKEN:
+                log.error(
+                    "%s: task %s ran to its end under an id that an older task has: it is neither recorded nor charged",
+                    FailureCode.TASK_ID_TAKEN, projected.record.id,
+                )  # fmt: skip
+        return applied
+
+    async def _commit_one_by_one(self, batch: Sequence[Turns], gone: Sequence[TaskRecord]) -> Applied:
+        each: list[Applied] = []
         for turns, record in [*((turns, None) for turns in batch), *((None, record) for record in gone)]:
             try:
-                applied = await self._store.apply([turns] if turns else [], [record] if record else [])
-                contradicted |= applied.contradicted
+                each.append(await self._store.apply([turns] if turns else [], [record] if record else []))
             except DatabaseRefused as error:
                 log.error("task %s is not recorded: %s", (turns.record if turns else record).id, error)  # type: ignore[union-attr]
-        return contradicted
+        return Applied(
+            ended=frozenset(chain.from_iterable(applied.ended for applied in each)),
+            contradicted=frozenset(chain.from_iterable(applied.contradicted for applied in each)),
+            usurped=frozenset(chain.from_iterable(applied.usurped for applied in each)),
+        )
 
     async def _write_contexts(self, context_ids: set[str]) -> None:
         if not self._broker.settings.context_messages:

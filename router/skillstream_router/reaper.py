@@ -189,7 +189,13 @@ class Reaper:
         reason = "the broker lost the task's stream before it was done"
         verdict = Verdict(TaskState.FAILED, reason, FailureCode.STREAM_LOST)
         # ids behind those of the attempt that was known last: its worker may not have heard of the loss
-        await self._broker.end_lost(record.id, record.original_request(), _final(record, verdict), record.attempt + 1)
+        await self._broker.end_lost(
+            record.id,
+            record.original_request(),
+            _final(record, verdict),
+            attempt=record.attempt + 1,
+            submitted_at=record.submitted_at,
+        )
 
 
 def _final(record: TaskRecord, verdict: Verdict) -> FinalEvent:

@@ -115,7 +115,8 @@ async def test_a_read_token_shows_one_task_and_changes_nothing(
             response = await browser.request(method, path, json=body, params={"token": token})
             assert error_of(response) == (401, "unauthorized"), path
         parts = token.split("-")
-        for forged in (token[:-1], "-".join([*parts[:2], str(int(parts[2]) + 9), parts[3]]), "rt-" + token, token.upper()):
+        later, older = [*parts[:2], str(int(parts[2]) + 9), *parts[3:]], [*parts[:3], str(int(parts[3]) - 9), *parts[4:]]
+        for forged in (token[:-1], "-".join(later), "-".join(older), "rt-" + token, token.upper()):
             assert error_of(await browser.get("/v1/tasks/t", params={"token": forged})) == (401, "unauthorized")
         await revoke(http_settings, acme.headers["authorization"])
         await _until_refused(browser, params={"token": token})
@@ -123,8 +124,8 @@ async def test_a_read_token_shows_one_task_and_changes_nothing(
 
 def test_a_token_ends_with_its_time() -> None:
     signer = TokenSigner(b"secret")
-    text = signer.sign("t", ReadToken("0123abcd", 1_700_000_000_000))
-    assert signer.read("t", text, 1_699_999_999_999) == ReadToken("0123abcd", 1_700_000_000_000)
+    text = signer.sign("t", ReadToken("0123abcd", 1_700_000_000_000, 5))
+    assert signer.read("t", text, 1_699_999_999_999) == ReadToken("0123abcd", 1_700_000_000_000, 5)
     assert signer.read("t", text, 1_700_000_000_000) is None
     assert signer.read("u", text, 0) is None
     assert TokenSigner(b"other").read("t", text, 0) is None

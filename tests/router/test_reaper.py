@@ -205,7 +205,7 @@ async def test_a_stream_that_is_there_is_not_ended_as_lost(router_settings: Sett
     await broker.open()
     request = TaskRequest(agent="poet", skill="rhyme", message="hi")
     final = FinalEvent(id=START, at=0, state=TaskState.FAILED, text="", metadata={}, error="stream_lost", chunks=0)
-    assert await broker.end_lost("t1", request, final, 1) is False
+    assert await broker.end_lost("t1", request, final, attempt=1, submitted_at=1) is False
     await broker.close()
     assert feed.stream("t1") == before
 

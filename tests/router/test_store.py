@@ -85,7 +85,7 @@ async def test_a_task_that_has_its_transfers_is_not_charged_again_even_if_its_st
     with sqlite3.connect(ledger_file.path) as outside:
         outside.execute("UPDATE tasks SET state = 'working', finished_at = NULL")
     outside.close()
-    assert (await store.apply(turns(record(payer="other")))).ended == {"t"}
+    assert (await store.apply(turns(record(price_micros=2 * PRICE)))).ended == {"t"}
     assert ledger_file.balances() == {"payer:acme": -PRICE, "agent:poet": 47_500, "platform": 2_500}
     assert ledger_file.rows("SELECT count(*) FROM messages") == [(2,)]
 

@@ -43,10 +43,13 @@ class Authenticator:
             return Caller(None)
         raise Unauthorized
 
-    def token(self, caller: Caller, task_id: str, ttl_s: int) -> tuple[str, int]:
-        """A read token for a task that the caller may see, and unix ms until which it is good."""
+    def token(self, caller: Caller, task_id: str, submitted_at: int, ttl_s: int) -> tuple[str, int]:
+        """A read token for a task that the caller may see, and unix ms until which it is good.
+
+        `submitted_at` is when the task was submitted (unix ms).
+        """
         expires_at = self._clock.now_ms() + ttl_s * 1000
-        return self._signer.sign(task_id, ReadToken(caller.key_id, expires_at)), expires_at
+        return self._signer.sign(task_id, ReadToken(caller.key_id, expires_at, submitted_at)), expires_at
 
     async def _token_bearer(self, text: str, task_id: str) -> Caller:
         token = self._signer.read(task_id, text, self._clock.now_ms()) if task_id else None
@@ -56,7 +59,7 @@ class Authenticator:
             raise Unauthorized
         if not token.key_id and not await self._keys.is_empty():
             raise Unauthorized  # given away while the gateway was open
-        return Caller(None, token.key_id, task_id)
+        return Caller(None, token.key_id, task_id, token.submitted_at)
 
 
 async def _authenticated(connection: HTTPConnection) -> Caller:

@@ -72,6 +72,7 @@ class Gateway:
     async def submit(self, caller: Caller, order: TaskOrder) -> Task:
         """Queues a task of the caller's.
 
+        The same order again under the same id is the first task, which may be over and gone from the broker.
         Raises UnknownAgent, UnknownSkill, InvalidRequest, TaskIdTaken, Unauthorized for a read token, and UnknownContext
         or UnknownTask for a context or a task before that is not the caller's.
         """
@@ -80,6 +81,8 @@ class Gateway:
             await self.standing(caller, order.follows)
         if order.context_id is not None:
             await self._enter_context(caller, order.context_id)
+        if order.task_id is not None and await self._was_run(order, order.task_id, payer):
+            return self._task(order.task_id)
         wanted = order.model_dump(
             exclude={"stream", "cancel_on_disconnect", "delay_s", "history", "payer", "agent", "skill", "message"}
         )
@@ -88,7 +91,7 @@ class Gateway:
                 order.agent, order.skill, order.message, payer=payer, delay=order.delay_s, history=order.history, **wanted
             )
         except TaskIdTaken:
-            raise TaskIdTaken(f"task {order.task_id} was submitted before with another request") from None
+            raise _taken(order) from None
 
     async def standing(self, caller: Caller, task_id: str) -> Standing:
         """Where a task of the caller's stands; raises UnknownTask, EventsGone where only the database knows it still."""
@@ -102,10 +105,11 @@ class Gateway:
             await self.record(caller, task_id)
             raise EventsGone(f"the first events of task {task_id} are no longer kept")
         request = request_from_fields(fields)
-        if not caller.may_see(task_id, request.payer):
-            raise UnknownTask(f"task {task_id}")
-        final = event_from_fields(top, top_fields) if top_fields.get("type") == "final" else None
         submitted_at = int(fields.get("at", "0"))
+        if not caller.may_see(task_id, request.payer, submitted_at):
+            await self.record(caller, task_id)  # the id may have been the caller's before
+            raise EventsGone(f"the events of task {task_id} are no longer kept")
+        final = event_from_fields(top, top_fields) if top_fields.get("type") == "final" else None
         return Standing(task, request, submitted_at, first, top, final if isinstance(final, FinalEvent) else None)
 
     async def describe(self, caller: Caller, task_id: str) -> dict[str, Any]:
@@ -168,13 +172,25 @@ class Gateway:
         except SkillstreamError as error:
             log.warning("task %s goes on though its reader left: %s", task.id, error)
 
+    async def _was_run(self, order: TaskOrder, task_id: str, payer: str | None) -> bool:
+        """True where only the database knows this order still; raises TaskIdTaken where it knows another under the id."""
+        known = await self._store.submission(check_name(task_id, "the task id"))
+        if known is None:
+            return False
+        record, message = known
+        if (record.payer, record.agent, record.skill, record.context_id, message) != (
+            payer, order.agent, order.skill, order.context_id, order.message
+        ):  # fmt: skip
+            raise _taken(order)
+        return await self._broker.ends(task_id) is None
+
     def _task(self, task_id: str) -> Task:
         return self._client.task(task_id)
 
     async def record(self, caller: Caller, task_id: str) -> tuple[TaskRecord, str]:
         """A task of the caller's as the database has it, and the text with which it ended; raises UnknownTask."""
         found = await self._store.task(task_id)
-        if found is None or not caller.may_see(task_id, found[0].payer):
+        if found is None or not caller.may_see(task_id, found[0].payer, found[0].submitted_at):
             raise UnknownTask(f"task {task_id}")
         return found
 
@@ -208,6 +224,11 @@ def _hasty(settings: Settings) -> Settings:
     longest_s = settings.http_patience_s
     names = ("patience_s", "connect_timeout_s", "answer_timeout_s")
     return settings.changed(**{name: min(getattr(settings, name), longest_s) for name in names})
+
+
+def _taken(order: TaskOrder) -> TaskIdTaken:
+    # the same words whoever has it: they tell a stranger no more
+    return TaskIdTaken(f"task {order.task_id} was submitted before with another request")
 
 
 def _shown_standing(standing: Standing) -> dict[str, Any]:

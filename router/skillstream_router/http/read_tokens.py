@@ -7,15 +7,19 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 
-_TOKEN = re.compile(r"rt-([0-9a-f]{8}|)-([0-9]{10,16})-([0-9a-f]{64})\Z")
+_TOKEN = re.compile(r"rt-([0-9a-f]{8}|)-([0-9]{10,16})-([0-9]{1,16})-([0-9a-f]{64})\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadToken:
-    """A token as it is read: the key whose owner gave it, "" for an open gateway, and unix ms until which it is good."""
+    """A token as it is read: the key whose owner gave it, "" for an open gateway, and unix ms until which it is good.
+
+    `submitted_at` (unix ms) tells its task from a later one of the same id.
+    """
 
     key_id: str
     expires_at: int
+    submitted_at: int
 
 
 class TokenSigner:
@@ -26,18 +30,18 @@ class TokenSigner:
 
     def sign(self, task_id: str, token: ReadToken) -> str:
         """The text of a token for a task."""
-        return f"rt-{token.key_id}-{token.expires_at}-{self._signature(task_id, token)}"
+        return f"rt-{token.key_id}-{token.expires_at}-{token.submitted_at}-{self._signature(task_id, token)}"
 
     def read(self, task_id: str, text: str, now_ms: int) -> ReadToken | None:
         """The token, if it was signed here for this task and is still good."""
         found = _TOKEN.match(text)
         if found is None:
             return None
-        token = ReadToken(found[1], int(found[2]))
-        if not hmac.compare_digest(found[3], self._signature(task_id, token)) or token.expires_at <= now_ms:
+        token = ReadToken(found[1], int(found[2]), int(found[3]))
+        if not hmac.compare_digest(found[4], self._signature(task_id, token)) or token.expires_at <= now_ms:
             return None
         return token
 
     def _signature(self, task_id: str, token: ReadToken) -> str:
-        signed = f"read {task_id} {token.key_id} {token.expires_at}"
+        signed = f"read {task_id} {token.key_id} {token.expires_at} {token.submitted_at}"
         return hmac.new(self._secret, signed.encode(), sha256).hexdigest()

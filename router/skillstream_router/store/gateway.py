@@ -103,6 +103,20 @@ class GatewayStore:
 
         return await self._database.read(read)
 
+    async def submission(self, task_id: str) -> tuple[TaskRecord, str | None] | None:
+        """The record of a task and the message with which it was asked, None where that is not known; None for no task."""
+        asked = select(messages.c.text).where(messages.c.task_id == task_id, messages.c.role == "user")
+
+        def read(connection: Connection) -> tuple[TaskRecord, str | None] | None:
+            record = tasks_by_id(connection, [task_id]).get(task_id)
+            if record is None:
+                return None
+            if not record.state.is_final:
+                return record, record.original_request().message
+            return record, connection.execute(asked).scalar_one_or_none()
+
+        return await self._database.read(read)
+
     async def messages(self, context_id: str, after: int, limit: int) -> tuple[list[Message], bool]:
         """Messages of a context behind the message id `after`, oldest first, and whether there may be more.
 

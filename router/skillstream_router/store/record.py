@@ -43,6 +43,17 @@ class TaskRecord(NamedTuple):
         """Reads a row of the table."""
         return cls(**{**row._mapping, "state": TaskState(row.state)})
 
+    def is_task_of(self, seen: TaskRecord) -> bool:
+        """True if `seen`, read from a stream, is this task; an id can be used again once a stream's retention has ended.
+
+        A submission behind the recorded end is another one. One before it is the same: a failover may have lost the first
+        of two, and a stream that was lost is made again.
+        """
+        if self.finished_at is not None and self.submitted_at != seen.submitted_at > self.finished_at:
+            return False
+        asked = (self.agent, self.skill, self.context_id, self.payer)
+        return self.skill == UNKNOWN or asked == (seen.agent, seen.skill, seen.context_id, seen.payer)
+
     def original_request(self) -> TaskRequest:
         """The request as it was submitted; without its message where that is not known any more."""
         if self.request is not None:
@@ -50,7 +61,7 @@ class TaskRecord(NamedTuple):
                 return TaskRequest.from_fields(json.loads(self.request))
             except (MalformedEntry, ValueError):
                 pass
-        return TaskRequest(agent=self.agent, skill=self.skill, message="", context_id=self.context_id)
+        return TaskRequest(agent=self.agent, skill=self.skill, message="", context_id=self.context_id, payer=self.payer)
 
     def shown(self) -> dict[str, Any]:
         """What people see of it: everything but the copy of the request, nested values as such."""

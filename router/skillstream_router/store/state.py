@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Text, and_, bindparam, func, l
 from skillstream_schemas.state import TRANSITIONS, TaskState
 
 from .dialect import ManyRows, insert, listed
-from .record import TaskRecord
+from .record import UNKNOWN, TaskRecord
 from .tables import tasks
 
 _COLUMNS = tuple(tasks.c.keys())
@@ -27,7 +27,7 @@ def _upsert() -> ManyRows:
     changes: dict[Any, Any] = {name: new[name] for name in _COLUMNS if name not in ("id", "submitted_at")}
     changes |= {name: func.coalesce(tasks.c[name], new[name]) for name in _FIRST_KEPT}
     statement = statement.on_conflict_do_update(
-        index_elements=[tasks.c.id], set_=changes, where=and_(_is_legal(new), _is_newer(new))
+        index_elements=[tasks.c.id], set_=changes, where=and_(_is_legal(new), _is_newer(new), _is_same_task(new))
     )
     return ManyRows(statement.returning(tasks.c.id), _COLUMNS)
 
@@ -55,6 +55,13 @@ def _is_newer(new: Any) -> ColumnElement[bool]:
     return or_(new.state != old.state, later)
 
 
+def _is_same_task(new: Any) -> ColumnElement[bool]:
+    """`TaskRecord.is_task_of` for rows that are not final."""
+    old = tasks.c
+    asked = [old[name].is_not_distinct_from(new[name]) for name in ("agent", "skill", "context_id", "payer")]
+    return or_(old.skill == literal_column(f"'{UNKNOWN}'", Text), and_(*asked))
+
+
 _UPSERT = _upsert()
 _INSERT_LOST = ManyRows(insert(tasks).on_conflict_do_nothing(index_elements=[tasks.c.id]), _COLUMNS)
 _CANCEL = (
@@ -63,7 +70,8 @@ _CANCEL = (
     .values(cancel_requested_at=bindparam("at"))
 )
 _ASKED = listed("asked")
-_ENDED_AMONG = select(tasks.c.id).where(tasks.c.id.in_(select(_ASKED.c.value)), tasks.c.finished_at.is_not(None))
+_SUBMISSION = ("id", "state", "agent", "skill", "submitted_at", "context_id", "payer", "finished_at")
+_SUBMISSIONS = select(*(tasks.c[name] for name in _SUBMISSION)).where(tasks.c.id.in_(select(_ASKED.c.value)))
 
 
 def _rows(records: Sequence[TaskRecord]) -> list[list[Any]]:
@@ -94,11 +102,12 @@ def record_lost(connection: Connection, records: Sequence[TaskRecord]) -> None:
     _INSERT_LOST(connection, _rows(records))
 
 
-def ended_among(connection: Connection, task_ids: Sequence[str]) -> set[str]:
-    """Which of these tasks are final here."""
+def submissions(connection: Connection, task_ids: Sequence[str]) -> dict[str, TaskRecord]:
+    """Of rows of these tasks what tells a submission from another, and whether it has ended."""
     if not task_ids:
-        return set()
-    return set(connection.execute(_ENDED_AMONG, {"asked": json.dumps(task_ids)}).scalars())
+        return {}
+    found = connection.execute(_SUBMISSIONS, {"asked": json.dumps(task_ids)})
+    return {row.id: TaskRecord.from_row(row) for row in found}
 
 
 def open_tasks(connection: Connection, after: str, limit: int) -> list[TaskRecord]:

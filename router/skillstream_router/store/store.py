@@ -16,15 +16,20 @@ from .history import RecentMessages, Turns, recent_messages, record_history
 from .ledger import charge
 from .record import TaskRecord
 from .reports import final_text
-from .state import ended_among, open_tasks, record_lost, record_states, tasks_by_id
+from .state import open_tasks, record_lost, record_states, submissions, tasks_by_id
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a batch did: ids that this transaction made final, and ids whose stream is open though the database has a final."""
+    """What a batch did: ids that this transaction made final, and ids whose open stream does not belong to their row.
+
+    Either the row is final, or the stream is another submission under the same id. `usurped` are ids where such a
+    submission has ended already: it was left alone.
+    """
 
     ended: frozenset[str]
     contradicted: frozenset[str]
+    usurped: frozenset[str] = frozenset()
 
 
 class Store:
@@ -80,6 +85,14 @@ class Store:
         ended = [turns for turns in batch if turns.record.state.is_final and turns.record.id in changed]
         record_history(connection, ended)
         charge(connection, [turns.record for turns in ended], self._settings.platform_share)
-        unmoved = [turns.record.id for turns in batch if not turns.record.state.is_final and turns.record.id not in changed]
+        unmoved = [turns.record for turns in batch if turns.record.id not in changed]
+        known = submissions(connection, [record.id for record in unmoved])
         record_lost(connection, lost)
-        return Applied(frozenset(turns.record.id for turns in ended), frozenset(ended_among(connection, unmoved)))
+        foreign = {record.id for record in unmoved if not known[record.id].is_task_of(record)}
+        is_open = {record.id for record in unmoved if not record.state.is_final}
+        contradicted = {task_id for task_id in is_open if known[task_id].finished_at is not None}
+        return Applied(
+            ended=frozenset(turns.record.id for turns in ended),
+            contradicted=frozenset(contradicted | (foreign & is_open)),
+            usurped=frozenset(foreign - is_open),
+        )

@@ -30,6 +30,8 @@ async def submit(order: TaskOrder, request: Request, caller: CallerOf) -> Respon
     gateway: Gateway = request.app.state.gateway
     task = await gateway.submit(caller, order)
     if order.stream:
+        if order.task_id is not None:  # it may have run long ago
+            await gateway.standing(caller, task.id)
         return _stream(request, task, START, order.cancel_on_disconnect)
     location = {"location": f"/v1/tasks/{task.id}", "x-task-id": task.id}
     return JSONResponse(await gateway.describe(caller, task.id), 202, location)
@@ -79,8 +81,8 @@ async def read_token(
     gateway: Gateway = request.app.state.gateway
     authenticator: Authenticator = request.app.state.authenticator
     gateway.check_may_write(caller)
-    await gateway.standing(caller, check_name(task_id, "the task id"))
-    token, expires_at = authenticator.token(caller, task_id, (order or TokenOrder()).ttl_s)
+    standing = await gateway.standing(caller, check_name(task_id, "the task id"))
+    token, expires_at = authenticator.token(caller, task_id, standing.submitted_at, (order or TokenOrder()).ttl_s)
     return JSONResponse({"token": token, "expires_at": expires_at})
 
 
