@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry
 from skillstream_schemas.ids import SUBMISSION, is_name
-from skillstream_schemas.request import WIRE_VERSION, OnRetry, read_json
+from skillstream_schemas.request import MAX_DEADLINE_MS, WIRE_VERSION, OnRetry, read_json
 from skillstream_schemas.state import FINAL_STATES, TaskState
 
 _SUBMISSION = str(SUBMISSION)
@@ -104,6 +104,12 @@ def _time(raw: bytes) -> int:
     return int(raw)
 
 
+def _deadline(raw: bytes) -> int:
+    if (at := _time(raw)) > MAX_DEADLINE_MS:
+        raise ValueError("no moment")
+    return at
+
+
 def _check_name(raw: bytes) -> str:
     text = raw.decode()
     if not is_name(text):
@@ -160,7 +166,7 @@ _OPTIONAL: tuple[tuple[bytes, Callable[[bytes], Any]], ...] = (
     (b"price_micros", _integer),
     (b"context_id", _name),
     (b"payer", _label),
-    (b"deadline", _time),
+    (b"deadline", _deadline),
     (b"max_attempts", _check_attempts),
     (b"on_retry", _check_on_retry),
     (b"follows", _name),

@@ -19,6 +19,10 @@ class FailureCode(StrEnum):
         "skill_error", "The skill raised an exception, or yielded or returned what no skill may.",
         "read `reason`: type and message of the exception; the worker logs it with its traceback",
     )  # fmt: skip
+    CONTEXT_ERROR = (
+        "context_error", "What the skill is given could not be made of the request and its history; the skill did not run.",
+        "read `reason`: type and message of the error; the worker logs it with its traceback",
+    )  # fmt: skip
     TIMEOUT = (
         "timeout", "The skill ran longer than its own timeout.",
         "give the skill a longer `timeout`, or the task less to do",

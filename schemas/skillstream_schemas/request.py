@@ -17,6 +17,8 @@ from .limits import MAX_FIELDS, Limits, utf8_length
 from .money import MAX_MICROS
 
 WIRE_VERSION = "1"
+MAX_DEADLINE_MS = 253_402_300_799_999
+"""The last moment of the year 9999 in UTC (unix ms): Python knows no later one."""
 _LABEL = 256
 _PLACE = 4
 """Parts of a place inside nested values that an error names."""
@@ -64,7 +66,7 @@ class TaskRequest(BaseModel):
     sender_id: str | None = Field(default=None, min_length=1, max_length=_LABEL)
     parent: str | None = None
     admission: str | None = Field(default=None, max_length=_LABEL)
-    deadline: int | None = Field(default=None, ge=0, lt=10**15)
+    deadline: int | None = Field(default=None, ge=0, le=MAX_DEADLINE_MS)
     metadata: dict[str, JsonValue] | None = None
     history: tuple[HistoryMessage, ...] | None = Field(default=None, fail_fast=True)
     traceparent: str | None = Field(default=None, max_length=_LABEL)

@@ -35,6 +35,7 @@ BAD_ORDERS: list[tuple[dict[str, Any], Refusal]] = [
     ({"task_id": ""}, (422, "invalid_name")), ({"context_id": "../x"}, (422, "invalid_name")),
     ({"follows": "nobody"}, (404, "unknown_task")), ({"payer": ""}, (422, "invalid_request")),
     ({"deadline": "soon"}, (422, "invalid_request")), ({"deadline": "2030-01-01T00:00:00"}, (422, "invalid_request")),
+    ({"deadline": "9999-12-31T23:59:59-14:00"}, (422, "invalid_request")),
     ({"delay_s": -1}, (422, "invalid_request")), ({"delay_s": 1e12}, (422, "invalid_request")),
     ({"metadata": [1]}, (422, "invalid_request")), ({"metadata": {"n": float("nan")}}, (422, "invalid_request")),
     ({"data": "\udfff"}, (422, "invalid_request")), ({"history": [{"role": "system", "text": ""}]}, (422, "invalid_request")),

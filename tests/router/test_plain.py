@@ -25,7 +25,22 @@ FINAL: Fields = {
 }  # fmt: skip
 
 numbers = st.sampled_from(
-    [b"0", b"1", b"-1", b"007", b"1_0", b" 1", b"1.0", b"101", b"1001", b"9" * 15, b"1" + b"0" * 15, b"9" * 30]
+    [
+        b"0",
+        b"1",
+        b"-1",
+        b"007",
+        b"1_0",
+        b" 1",
+        b"1.0",
+        b"101",
+        b"1001",
+        b"9" * 15,
+        b"1" + b"0" * 15,
+        b"9" * 30,
+        b"253402300799999",
+        b"253402300800000",
+    ]
 )
 texts = st.sampled_from([b"", b"a", b"a b", b"x" * 128, b"x" * 129, b"x" * 257, b"\xff", "é".encode(), b"a\0b"])
 words = st.sampled_from([b"completed", b"working", b"input-required", b"resume", b"2", b"status", b"final", b"chunk"])

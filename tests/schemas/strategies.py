@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from skillstream_schemas.event import ChunkEvent, FinalEvent, HandedBack, StatusEvent
 from skillstream_schemas.ids import SUBMISSION, EventId
 from skillstream_schemas.money import MAX_MICROS
-from skillstream_schemas.request import HistoryMessage, OnRetry, TaskRequest
+from skillstream_schemas.request import MAX_DEADLINE_MS, HistoryMessage, OnRetry, TaskRequest
 from skillstream_schemas.state import FINAL_STATES, TaskState
 
 NAME_CHARACTERS = string.ascii_letters + string.digits + "._-"
@@ -52,7 +52,7 @@ requests = st.builds(
     sender_id=maybe(labels),
     parent=maybe(names),
     admission=maybe(texts),
-    deadline=maybe(numbers),
+    deadline=maybe(st.integers(0, MAX_DEADLINE_MS)),
     metadata=maybe(json_objects),
     history=maybe(histories),
     traceparent=maybe(texts),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skillstream_schemas.errors import InvalidName, InvalidRequest, MalformedEntry, MessageTooLarge
 from skillstream_schemas.limits import MIB, Limits, utf8_length
-from skillstream_schemas.request import OnRetry, TaskRequest
+from skillstream_schemas.request import MAX_DEADLINE_MS, OnRetry, TaskRequest
 
 from .strategies import json_values, requests, texts
 
@@ -82,7 +82,7 @@ CIRCLE.append(CIRCLE)
     ("name", "value"),
     [
         ("skill", ""), ("skill", "x" * 257), ("skill", None), ("message", None), ("message", b"\xff"), ("max_attempts", 0),
-        ("price_micros", -1), ("on_retry", "perhaps"), ("deadline", -1), ("deadline", 10**15), ("payer", ""),
+        ("price_micros", -1), ("on_retry", "perhaps"), ("deadline", -1), ("deadline", MAX_DEADLINE_MS + 1), ("payer", ""),
         ("metadata", [1]), ("metadata", {"x": object()}), ("metadata", {"x": float("nan")}), ("data", float("inf")),
         ("data", DEEP), ("data", CIRCLE), pytest.param("data", 10**5000, id="data-huge"), ("surprise", 1),
         ("history", [{"role": "god", "text": ""}]),

@@ -118,6 +118,7 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
     "another agent": (REQUEST | {"agent": "other"}, "malformed_request"),
     "a context id that no key may have": (REQUEST | {"context_id": "a b"}, "malformed_request"),
     "a deadline that is no time": (REQUEST | {"deadline": "tomorrow"}, "malformed_request"),
+    "a deadline behind the year 9999": (REQUEST | {"deadline": 253_402_351_199_000}, "malformed_request"),
     "metadata that is no map": (REQUEST | {"metadata": [1]}, "malformed_request"),
     "a message beyond the limit": (REQUEST | {"message": "ä" * 600}, "message_too_large"),
     "metadata beyond the limit": (REQUEST | {"metadata": {"x": "y" * 1100}}, "message_too_large"),

@@ -57,6 +57,33 @@ async def test_a_message_that_cannot_be_read_is_left_out(play: Play, messages: M
     assert [turn["text"] for turn in gates.contexts[0].conversation_history] == ["hello", "hi"]
 
 
+@pytest.mark.guarantee("G13")
+async def test_a_history_that_cannot_be_had_ends_the_task_and_is_named(
+    play: Play, outside: redis.Redis, settings: Settings, view: View, gates: Gates
+) -> None:
+    outside.set(settings.keys.context_messages("c1"), "no list", ex=600)
+    task = await play(["say", "x"], context_id="c1")
+    final = view.final(task.id)
+    assert (final["state"], final["error"], view.ids(task.id)) == ("failed", "context_error", ["0-1", "1-1", "1-2"])
+    assert "WRONGTYPE" in final["reason"]
+    assert gates.contexts == []
+
+
+@pytest.mark.guarantee("G13")
+async def test_whatever_stops_a_context_from_being_made_is_named(
+    play: Play, view: View, gates: Gates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("year 10000 is out of range")
+
+    monkeypatch.setattr("skillstream_worker.preparation.TaskContext", broken)
+    task = await play(["say", "x"])
+    final = view.final(task.id)
+    assert (final["error"], final["reason"]) == ("context_error", "ValueError: year 10000 is out of range")
+    assert view.ids(task.id) == ["0-1", "1-1", "1-2"]
+    assert gates.contexts == []
+
+
 async def test_without_context_there_is_no_history(play: Play, messages: Messages, gates: Gates) -> None:
     messages.write("c1", user("hello"))
     await play(["say", "x"])

@@ -26,10 +26,10 @@ from .chunking import Chunking
 from .context import TaskContext
 from .endings import elsewhere, of_error, of_stop, of_unreadable, refusal, time_limit, verdict_of
 from .finals import final_fields, stock_result
-from .history import conversation, has_history
 from .openings import AlreadyFinal, Gone, MustClose, MustRead, Opened, Opening, Stale
 from .outcome import Abandon, End, Ending, HandBack, Outcome, StopCause
 from .performance import perform
+from .preparation import prepare
 from .publication import Publication
 from .reading import JobReading, read_claimed
 from .retry import Retry
@@ -181,16 +181,11 @@ class Attempt:
 
     async def _perform(self, skill: Skill, opened: Opened, kept: str, publication: Publication) -> Ending:
         request = opened.request
-        self._context = TaskContext(
-            task_id=self.lease.task_id,
-            attempt=opened.attempt,
-            request=request,
-            history=await conversation(self._services.broker, request) if has_history(request) else [],
-            partial_text=kept,
-            publication=publication,
-            client=self._services.client,
-            log=logging.LoggerAdapter(log, {"task_id": self.lease.task_id, "attempt": opened.attempt}),
-        )
+        services = self._services
+        prepared = await prepare(services.broker, services.client, self.lease, opened, kept, publication)
+        if isinstance(prepared, End):
+            return prepared
+        self._context = prepared
         limit = time_limit(skill, request, self._services.clock.now_ms())
         if self._stop is not None:  # while the history was read
             return of_stop(*self._stop, request, limit)
