@@ -83,15 +83,10 @@ class Client:
         until a replica has it. Raises UnknownAgent, UnknownSkill, InvalidRequest (MessageTooLarge, InvalidName),
         TaskIdTaken, NotReplicated, BrokerUnavailable.
         """
-        card = self._fresh_card(agent, skill) or await self._skill_card(agent, skill)
-        wanted = {
-            "agent": agent, "skill": skill, "message": message, "max_attempts": card.max_attempts,
-            "price_micros": card.price_micros, "on_retry": card.on_retry, "context_id": context_id, "payer": payer,
-            "deadline": _unix_ms(deadline), "metadata": dict(metadata) if metadata else None, "data": data,
-            "history": tuple(history) if history is not None else None, "follows": follows,
-            "sender_id": sender_id, "parent": parent, "traceparent": traceparent,
-        }  # fmt: skip
-        request = TaskRequest.build(wanted, self.settings.limits)
+        request = await self.check(
+            agent, skill, message, context_id=context_id, payer=payer, deadline=deadline, metadata=metadata, data=data,
+            history=history, follows=follows, sender_id=sender_id, parent=parent, traceparent=traceparent,
+        )  # fmt: skip
         task = Task(self._broker, self._hub, new_task_id() if task_id is None else task_id)
         delay_ms = _delay_ms(delay)
         broker = await self._durable_broker() if durable else self._broker
@@ -104,6 +99,30 @@ class Client:
         if durable:
             await broker.confirm_replicated(agent, task.id)
         return task
+
+    async def check(
+        self,
+        agent: str,
+        skill: str,
+        message: str,
+        *,
+        deadline: datetime | timedelta | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        history: Sequence[HistoryMessage] | None = None,
+        **others: Any,
+    ) -> TaskRequest:
+        """The request that `submit` would queue with these options, for who must know first that it can be.
+
+        Raises UnknownAgent, UnknownSkill, InvalidRequest (MessageTooLarge, InvalidName), BrokerUnavailable.
+        """
+        card = self._fresh_card(agent, skill) or await self._skill_card(agent, skill)
+        wanted = {
+            "agent": agent, "skill": skill, "message": message, "max_attempts": card.max_attempts,
+            "price_micros": card.price_micros, "on_retry": card.on_retry, "deadline": _unix_ms(deadline),
+            "metadata": dict(metadata) if metadata else None,
+            "history": tuple(history) if history is not None else None, **others,
+        }  # fmt: skip
+        return TaskRequest.build(wanted, self.settings.limits)
 
     def task(self, task_id: str) -> Task:
         """The handle of a task submitted before, by anyone; raises InvalidName. Nothing is read yet."""

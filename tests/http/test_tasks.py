@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,23 @@ async def submit(http: httpx.AsyncClient, *verbs: list[Any], **more: Any) -> str
     response = await http.post("/v1/tasks", json=order(*verbs, **more))
     assert response.status_code == 202, response.text
     return str(response.json()["id"])
+
+
+async def test_a_context_is_not_claimed_by_an_order_that_is_refused(caller_as: CallerAs, hand: HandWorker) -> None:
+    acme, other = await caller_as("acme"), await caller_as("other")
+    good = {"agent": "echo", "skill": "say", "message": "x", "context_id": "chat"}
+    assert (await acme.post("/v1/tasks", json={**good, "context_id": "acme", "task_id": "t"})).status_code == 202
+    refused: list[dict[str, Any]] = [
+        {"agent": "nobody"}, {"skill": "fly"}, {"message": "x" * (1024 * 1024 + 1)}, {"task_id": "t"}, {"task_id": "a b"},
+        {"delay_s": -1}, {"follows": "t"}, {"sender_id": "\ud800"}, {"deadline": "2030-01-01T00:00:00"},
+    ]  # fmt: skip
+    for change in refused:
+        response = await other.post(
+            "/v1/tasks", content=json.dumps({**good, **change}), headers={"content-type": "application/json"}
+        )
+        assert response.status_code >= 400, change
+    assert (await acme.post("/v1/tasks", json=good)).status_code == 202
+    assert error_of(await other.post("/v1/tasks", json=good)) == (404, "unknown_context")
 
 
 async def test_a_task_is_submitted_followed_and_looked_at(

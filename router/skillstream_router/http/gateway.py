@@ -79,17 +79,16 @@ class Gateway:
         payer = self._payer(caller, order.payer)
         if order.follows is not None:
             await self.standing(caller, order.follows)
-        if order.context_id is not None:
-            await self._enter_context(caller, order.context_id)
         if order.task_id is not None and await self._was_run(order, order.task_id, payer):
             return self._task(order.task_id)
-        wanted = order.model_dump(
-            exclude={"stream", "cancel_on_disconnect", "delay_s", "history", "payer", "agent", "skill", "message"}
-        )
+        asked = order.model_dump(exclude={"stream", "cancel_on_disconnect", "delay_s", "history", "payer", "task_id"})
+        asked |= {"payer": payer, "history": order.history}
+        if order.context_id is not None:
+            # it becomes the payer's own only by an order that can be taken
+            await self._check_id(order, await self._client.check(**asked))
+            await self._enter_context(caller, order.context_id)
         try:
-            return await self._client.submit(
-                order.agent, order.skill, order.message, payer=payer, delay=order.delay_s, history=order.history, **wanted
-            )
+            return await self._client.submit(**asked, task_id=order.task_id, delay=order.delay_s)
         except TaskIdTaken:
             raise _taken(order) from None
 
@@ -183,6 +182,12 @@ class Gateway:
         ):  # fmt: skip
             raise _taken(order)
         return await self._broker.ends(task_id) is None
+
+    async def _check_id(self, order: TaskOrder, request: TaskRequest) -> None:
+        """Raises TaskIdTaken where another order stands under the id on the broker."""
+        ends = None if order.task_id is None else await self._broker.ends(order.task_id)
+        if ends is not None and ends[0][0] == SUBMISSION and not request_from_fields(ends[0][1]).same_order(request):
+            raise _taken(order)
 
     def _task(self, task_id: str) -> Task:
         return self._client.task(task_id)

@@ -27,7 +27,7 @@ class TaskOrder(_Body):
     payer: str | None = Field(default=None, description="Only on an open gateway: a key has its own.")
     sender_id: str | None = None
     deadline: datetime | None = Field(default=None, description="With a time zone; then the task ends as failed.")
-    delay_s: float | None = Field(default=None, description="Seconds until it may start.")
+    delay_s: float | None = Field(default=None, ge=0, le=365 * 86_400, description="Seconds until it may start.")
     metadata: dict[str, JsonValue] | None = None
     data: JsonValue = None
     history: list[HistoryMessage] | None = Field(default=None, description="Instead of the context's own history.")
