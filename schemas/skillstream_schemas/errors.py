@@ -42,7 +42,7 @@ class InvalidName(InvalidRequest):
     """A task id, agent name or context id has characters or a length that keys do not allow."""
 
     code = "invalid_name"
-    hint = "1 to 128 characters of A-Z a-z 0-9 . _ -"
+    hint = "1 to 128 characters of A-Z a-z 0-9 . _ -, not dots alone"
 
 
 class MessageTooLarge(InvalidRequest):

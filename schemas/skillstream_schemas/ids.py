@@ -12,12 +12,12 @@ from pydantic_core import CoreSchema, core_schema
 
 from .errors import InvalidName
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
+_NAME = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]{1,128}\Z")
 _EVENT_ID = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?\Z")
 
 
 def is_name(text: str) -> bool:
-    """True if `text` may stand in a key: 1 to 128 characters of `A-Za-z0-9._-`."""
+    """True if `text` may stand in a key and in a URL: 1 to 128 characters of `A-Za-z0-9._-`, and not dots alone."""
     return _NAME.match(text) is not None
 
 

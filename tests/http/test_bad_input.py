@@ -33,6 +33,8 @@ BAD_ORDERS: list[tuple[dict[str, Any], Refusal]] = [
     ({"message": 1}, (422, "invalid_request")), ({"message": "\ud800"}, (422, "invalid_request")),
     ({"message": "x" * (1024 * 1024 + 1)}, (413, "message_too_large")), ({"task_id": "a b"}, (422, "invalid_name")),
     ({"task_id": ""}, (422, "invalid_name")), ({"context_id": "../x"}, (422, "invalid_name")),
+    ({"task_id": "."}, (422, "invalid_name")), ({"task_id": ".."}, (422, "invalid_name")),
+    ({"context_id": ".."}, (422, "invalid_name")), ({"agent": "..."}, (422, "invalid_name")),
     ({"follows": "nobody"}, (404, "unknown_task")), ({"payer": ""}, (422, "invalid_request")),
     ({"deadline": "soon"}, (422, "invalid_request")), ({"deadline": "2030-01-01T00:00:00"}, (422, "invalid_request")),
     ({"deadline": "9999-12-31T23:59:59-14:00"}, (422, "invalid_request")),

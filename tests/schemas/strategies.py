@@ -17,7 +17,7 @@ NAME_CHARACTERS = string.ascii_letters + string.digits + "._-"
 
 texts = st.text(st.characters(codec="utf-8"), max_size=60)
 labels = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
-names = st.text(NAME_CHARACTERS, min_size=1, max_size=128)
+names = st.text(NAME_CHARACTERS, min_size=1, max_size=128).filter(lambda name: name.strip("."))
 numbers = st.integers(0, 10**15 - 1)
 event_ids = st.builds(EventId, numbers, numbers)
 floats = st.floats(allow_nan=False, allow_infinity=False)
