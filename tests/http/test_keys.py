@@ -148,11 +148,23 @@ async def test_revoking_the_last_key_opens_nothing(
 
 
 @pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"host": "127.0.0.1.evil.example:80"}, {"host": "[x"},
-                                     {"origin": "https://evil.example"}, {"origin": "null"}])  # fmt: skip
+                                     {"origin": "https://evil.example"}, {"origin": "null"},
+                                     {"sec-fetch-site": "cross-site", "sec-fetch-dest": "image"}])  # fmt: skip
 async def test_web_pages_stay_out_of_an_open_gateway(http: httpx.AsyncClient, hand: HandWorker, headers: dict[str, str]) -> None:
     assert error_of(await http.get("/v1/agents", headers=headers)) == (403, "foreign_host")
     assert error_of(await http.post("/v1/tasks", json=ORDER, headers=headers)) == (403, "foreign_host")
     assert hand.entries("t") == []
+
+
+async def test_an_image_of_a_page_cancels_nothing(http: httpx.AsyncClient, hand: HandWorker) -> None:
+    assert (await http.post("/v1/tasks", json=ORDER)).status_code == 202
+    path = "/v1/tasks/t/events?cancel_on_disconnect=true"
+    for site, status in (("cross-site", 403), ("same-origin", 200), ("none", 200)):
+        async with http.stream(
+            "GET", path.partition("?")[0] if status == 200 else path, headers={"sec-fetch-site": site}
+        ) as answer:
+            assert answer.status_code == status
+    assert [entry_id for entry_id, _ in hand.entries("t")] == ["0-1"]
 
 
 async def test_a_page_that_is_let_in_may_ask(start_gateway: StartGateway, hand: HandWorker) -> None:
@@ -163,7 +175,7 @@ async def test_a_page_that_is_let_in_may_ask(start_gateway: StartGateway, hand: 
         allowed = await http.options("/v1/tasks", headers=asked)
         assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, "https://app.example")
         assert "x-stainless-retry-count" in allowed.headers["access-control-allow-headers"]
-        answer = await http.get("/v1/agents", headers={"origin": "https://app.example"})
+        answer = await http.get("/v1/agents", headers={"origin": "https://app.example", "sec-fetch-site": "cross-site"})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "https://app.example")
         assert {"retry-after", "x-should-retry"} <= set(answer.headers["access-control-expose-headers"].split(", "))
         stranger = await http.options("/v1/tasks", headers={**asked, "origin": "https://evil.example"})

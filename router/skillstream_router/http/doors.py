@@ -12,7 +12,8 @@ from starlette.requests import HTTPConnection
 class Doors:
     """Responsible for keeping web pages out of an open gateway: any page that a person visits can reach loopback.
 
-    A page that makes its own name point here (DNS rebinding) shows in `Host`, one that opens a WebSocket in `Origin`.
+    A page that makes its own name point here (DNS rebinding) shows in `Host`, one that opens a WebSocket in `Origin`, one that
+    names us as an image or follows a link in `Sec-Fetch-Site` (W3C Fetch Metadata) alone.
     """
 
     def __init__(self, host: str, cors: Sequence[str]) -> None:
@@ -29,7 +30,9 @@ class Doors:
             return False
         if not is_loopback(named or ""):
             return False
-        return origin is None or origin in self._cors or is_loopback(page or "")
+        if origin is None:
+            return connection.headers.get("sec-fetch-site") != "cross-site"
+        return origin in self._cors or is_loopback(page or "")
 
 
 def is_loopback(host: str) -> bool:
