@@ -40,6 +40,19 @@ async def test_events_are_what_the_client_sees(http: httpx.AsyncClient, hand: Ha
     assert await read_all(http, "t", cursor="1-3", after="0") == expected[4:]
 
 
+async def test_readers_that_split_lines_as_unicode_does_see_whole_events(http: httpx.AsyncClient, hand: HandWorker) -> None:
+    said = "a\u2028b\u2029c\x85d\x0be\x1cf\u000cg"
+    hand.submit("t", message=said)
+    hand.open("t")
+    hand.say("t", said)
+    hand.add("t", "1-3", type="status", state="working", text=said)
+    hand.finish("t", "1-4", said, chunks=1, reason=said)
+    body = (await http.get("/v1/tasks/t/events")).text
+    told = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: ")]
+    assert [line for line in body.splitlines() if line and not line.startswith(("data: ", "id: ", "retry: "))] == []
+    assert (told[0]["request"]["message"], told[2]["text"], told[3]["text"], told[4]["reason"]) == (said,) * 4
+
+
 async def test_a_follower_hears_events_as_they_come(http: httpx.AsyncClient, hand: HandWorker) -> None:
     hand.submit("t")
     async with asyncio.timeout(5), follow(http, "t") as source:

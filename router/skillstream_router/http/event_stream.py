@@ -27,6 +27,10 @@ _WRITE_CHARS = 64 * 1024
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 
 
+_SEPARATORS = [(char.encode(), f"\\u{ord(char):04x}".encode()) for char in "\x85\u2028\u2029"]
+"""JSON may hold them as they are, and readers that split lines as Unicode does would break an event there."""
+
+
 class End(Enum):
     """Why a stream of events ended."""
 
@@ -78,7 +82,7 @@ class EventStream(Response):
                 part.cancel()
             await asyncio.gather(*work, return_exceptions=True)
         if end is not End.LEFT:
-            last = self._face.cut() if end is End.STOPPING else b""
+            last = self._face.cut() if end is End.STOPPING else b""  # texts of ours alone
             await send({"type": "http.response.body", "body": last, "more_body": False})
         elif self._left is not None:
             await self._left()
@@ -111,6 +115,8 @@ class EventStream(Response):
             await self._send(send, self._face.failure(error))
 
     async def _send(self, send: Send, body: bytes) -> None:
+        for raw, escaped in _SEPARATORS:
+            body = body.replace(raw, escaped)
         self._sending_since_s, self._silent = time.monotonic(), False
         await send({"type": "http.response.body", "body": body, "more_body": True})
         self._sending_since_s = None
