@@ -62,7 +62,9 @@ def test_names_of_the_allowed_characters_are_kept(name: str) -> None:
     assert check_name(name, "the name") == name
 
 
-@pytest.mark.parametrize("name", ["", "a" * 129, "{a}", "a}", "a b", "a\n", "\n", "a:b", "ä", "a/b", "a\x00", "*", ".", "..", "." * 128])
+@pytest.mark.parametrize(
+    "name", ["", "a" * 129, "{a}", "a}", "a b", "a\n", "\n", "a:b", "ä", "a/b", "a\x00", "*", ".", "..", "." * 128]
+)
 @pytest.mark.guarantee("G13")
 def test_names_that_would_break_a_key_are_refused(name: str) -> None:
     assert not is_name(name)

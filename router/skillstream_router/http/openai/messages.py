@@ -48,7 +48,7 @@ def turn_of(messages: Sequence[Message], param: str) -> Turn:
 
     System and developer messages become the instructions: a skill has its own, and decides what a caller's are worth.
     """
-    instructions = [_text(message) for message in messages if message.role in ("system", "developer")]
+    instructions = [_text(message, param) for message in messages if message.role in ("system", "developer")]
     turns = [message for message in messages if message.role in ("user", "assistant")]
     if not turns or turns[-1].role != "user":
         raise InvalidRequest(f"{param}: the last message is the user's")
@@ -56,18 +56,27 @@ def turn_of(messages: Sequence[Message], param: str) -> Turn:
     for message in turns[:-1]:
         if _others(message):
             raise InvalidRequest(f"{param}: only the last message may have parts that are no text")
-        if text := _text(message):
+        if text := _text(message, param):
             history.append(HistoryMessage(role="user" if message.role == "user" else "agent", text=text))
     last = turns[-1]
-    data: Any = {"content": [part.model_dump() for part in last.content or []]} if _others(last) else None  # type: ignore[union-attr]
-    return Turn(_text(last), history, "\n\n".join(filter(None, instructions)) or None, data)
+    if last.content is None:
+        raise InvalidRequest(f"{param}: the last message has no content")
+    data: Any = {"content": [part.model_dump() for part in last.content]} if _others(last) else None  # type: ignore[union-attr]
+    return Turn(_text(last, param), history, "\n\n".join(filter(None, instructions)) or None, data)
 
 
-def _text(message: Message) -> str:
+def _text(message: Message, param: str) -> str:
     if not isinstance(message.content, list):
         return message.content or ""
-    found = ((part.model_extra or {}).get(_TEXTS[part.type]) for part in message.content if part.type in _TEXTS)
-    return "\n".join(text for text in found if isinstance(text, str))
+    return "\n".join(_text_of(part, param) for part in message.content if part.type in _TEXTS)
+
+
+def _text_of(part: Part, param: str) -> str:
+    field = _TEXTS[part.type]
+    text = (part.model_extra or {}).get(field)
+    if not isinstance(text, str):
+        raise InvalidRequest(f"{param}: a part of type {part.type} has no text in {field!r}")
+    return text
 
 
 def _others(message: Message) -> bool:
