@@ -61,6 +61,34 @@ class BodyTooLarge(InvalidRequest):
     hint = "http_body_bytes is the limit; put large input where the skill can fetch it and send a reference"
 
 
+class MalformedHttp(InvalidRequest):
+    """What came in is no HTTP/1.1 request."""
+
+    code = "malformed_http"
+    hint = "another protocol was spoken, or a proxy broke the request; the connection is closed"
+
+
+class HeadersTooLarge(InvalidRequest):
+    """Request line and headers are longer than the gateway takes."""
+
+    code = "headers_too_large"
+    hint = "32 KiB are the limit; large input belongs into the body"
+
+
+class RequestTimeout(InvalidRequest):
+    """The request did not come whole in time."""
+
+    code = "request_timeout"
+    hint = "send the headers within 20 s and the body within 60 s"
+
+
+class GatewayBusy(SkillstreamError):
+    """The gateway has as many connections, or bytes of bodies, as its settings allow."""
+
+    code = "gateway_busy"
+    hint = "ask again shortly; http_connections and http_bodies_bytes are the limits"
+
+
 class UnsupportedMedia(InvalidRequest):
     """The body is of another type than application/json."""
 

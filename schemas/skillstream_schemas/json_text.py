@@ -9,6 +9,9 @@ MAX_JSON_DEPTH = 200
 MAX_JSON_NODES = 500_000
 """Arrays and objects in one text: an empty one is three characters there and seventy bytes in memory."""
 
+MAX_JSON_VALUES = 200_000
+"""Elements and members in one text of a caller's: four million small ones fit into 8 MiB, and take most of a second."""
+
 _KEPT = b'[]{}"'
 _DELETED = bytes(byte for byte in range(256) if byte not in _KEPT)
 _ALIKE = bytes.maketrans(b"{}", b"[]")
@@ -32,9 +35,24 @@ def check_json(text: str) -> None:
         raise ValueError(f"more than {MAX_JSON_DEPTH} levels")
 
 
+def check_values(text: str) -> None:
+    """Raises ValueError for a JSON text with too many elements and members: who parses it for others has little time."""
+    if text.count(",") <= MAX_JSON_VALUES:
+        return
+    bare = _without_escapes(text)
+    # a member has four quotes at most
+    if bare.count('"') > 4 * MAX_JSON_VALUES or sum(part.count(",") for part in bare.split('"')[::2]) > MAX_JSON_VALUES:
+        raise ValueError(f"over the limit of {MAX_JSON_VALUES} values")
+
+
+def _without_escapes(text: str) -> str:
+    """The text without escaped backslashes and quotes: each quote that is left begins or ends a string."""
+    return text.replace("\\\\", "").replace('\\"', "")
+
+
 def _brackets(text: str) -> bytes:
     """The brackets outside of strings, all as square ones; by whole-text operations alone, which cost little memory."""
-    kept = text.replace("\\\\", "").replace('\\"', "").encode(errors="replace").translate(_ALIKE, _DELETED)
+    kept = _without_escapes(text).encode(errors="replace").translate(_ALIKE, _DELETED)
     kept = kept.replace(b'""', b"")  # strings without brackets
     if kept.count(b'"') > 2 * MAX_JSON_NODES:
         raise ValueError(f"more than {MAX_JSON_NODES} strings with brackets")

@@ -36,8 +36,9 @@ class Settings(BaseModel):
     broker that stays away. History: `context_messages` kept per context for `context_ttl_s`. Ledger:
     `platform_share` in hundredths of a percent of each price. Gateway: `http` is its HOST:PORT, None for no gateway;
     `http_redis_url` the broker's URL with a user of its own; `http_cors` the origins whose pages may call it (in the
-    environment separated by commas), `http_body_bytes` the limit of a request's body, `http_keep_alive_s` the longest
-    silence on a stream, `http_patience_s` what a request waits for a broker that is away.
+    environment separated by commas), `http_body_bytes` the limit of a request's body, `http_bodies_bytes` the limit of
+    all bodies that are read at one time, `http_connections` the most connections, `http_keep_alive_s` the longest silence
+    on a stream, `http_patience_s` what a request waits for a broker that is away.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -64,6 +65,8 @@ class Settings(BaseModel):
     http_redis_url: str | None = None
     http_cors: tuple[str, ...] = ()
     http_body_bytes: int = Field(default=8 * MIB, ge=KIB, le=64 * MIB)
+    http_bodies_bytes: int = Field(default=64 * MIB, ge=KIB, le=64 * KIB * MIB)
+    http_connections: int = Field(default=4096, ge=1, le=1_000_000)
     http_keep_alive_s: float = Field(default=15, gt=0, le=3600)
     http_patience_s: float = Field(default=3, gt=0, le=3600)
     limits: Limits = Limits()

@@ -23,6 +23,8 @@ JSON = {"content-type": "application/json"}
 Refusal = tuple[int, str]
 NO_ORDERS: list[tuple[bytes, Refusal]] = [
     (b"{", (400, "malformed_json")), (b"\xff\xfe{}", (400, "malformed_json")), (b"[" * 100_000, (400, "malformed_json")),
+    (b"[" + b"1," * 300_000 + b"1]", (400, "malformed_json")),
+    (b'{"' + b'a":"b","' * 300_000 + b'a":1}', (400, "malformed_json")),
     (b"[" + b"{}," * 600_000 + b"{}]", (400, "malformed_json")), (b"[]", (422, "invalid_request")),
     (b"null", (422, "invalid_request")), (b"", (422, "invalid_request")), (b'"x"', (422, "invalid_request")),
 ]  # fmt: skip
@@ -58,6 +60,11 @@ NOT_THERE: list[tuple[str, str, Refusal]] = [
 async def test_a_body_that_is_no_order(http: httpx.AsyncClient) -> None:
     for body, expected in NO_ORDERS:
         assert error_of(await http.post("/v1/tasks", content=body, headers=JSON)) == expected, body[:20]
+
+
+async def test_a_text_full_of_commas_is_one_value(http: httpx.AsyncClient, hand: HandWorker) -> None:
+    order = {**GOOD, "message": 'a, \\", ' * 120_000}
+    assert (await http.post("/v1/tasks", json=order)).status_code == 202
 
 
 async def test_an_order_that_cannot_be_taken(http: httpx.AsyncClient, hand: HandWorker) -> None:

@@ -163,7 +163,8 @@ async def test_a_task_is_followed_and_cancelled_over_the_socket(gateway: Router,
 
 
 GARBAGE: list[tuple[str | bytes, int]] = [
-    ("{", -32700), ("", -32700), ("\x00", -32700), (b"\xff\xfe", -32700), ("[" * 1000, -32700), ("[]", -32600), ("1", -32600),
+    ("{", -32700), ("", -32700), ("\x00", -32700), (b"\xff\xfe", -32700), ("[" * 1000, -32700),
+    ("[" + "1," * 300_000 + "1]", -32700), ("[]", -32600), ("1", -32600),
     ('{"id":1,"method":"heartbeat"}', -32600), ('{"jsonrpc":"2.0","id":{},"method":"heartbeat"}', -32600),
     ('{"jsonrpc":"2.0","id":1,"method":7}', -32600), ('{"jsonrpc":"2.0","id":1}', -32600),
     ('{"jsonrpc":"2.0","id":1,"method":"heartbeat","params":[]}', -32602),

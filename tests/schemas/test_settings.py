@@ -33,6 +33,8 @@ GOOD: dict[str, tuple[str, Any]] = {
     "http_redis_url": ("redis://submitter@broker", "redis://submitter@broker"),
     "http_cors": ("https://a.example, https://b.example", ("https://a.example", "https://b.example")),
     "http_body_bytes": ("2048", 2048),
+    "http_bodies_bytes": ("4096", 4096),
+    "http_connections": ("10", 10),
     "http_keep_alive_s": ("1.5", 1.5),
     "http_patience_s": ("2.5", 2.5),
 }
@@ -41,8 +43,8 @@ BAD = {
     "lease_s": "soon", "grace_s": "-1", "cancel_grace_s": "0", "concurrency": "1.5", "poll_s": "0", "announce_s": "0",
     "connect_timeout_s": "nan",
     "answer_timeout_s": "0", "patience_s": "", "context_messages": "-1", "context_ttl_s": "0", "platform_share": "10001",
-    "http": "8000", "http_redis_url": "broker", "http_cors": "", "http_body_bytes": "10", "http_keep_alive_s": "0",
-    "http_patience_s": "0",
+    "http": "8000", "http_redis_url": "broker", "http_cors": "", "http_body_bytes": "10", "http_bodies_bytes": "10",
+    "http_connections": "0", "http_keep_alive_s": "0", "http_patience_s": "0",
 }  # fmt: skip
 
 

@@ -36,7 +36,12 @@ def make_app(parts: Parts) -> FastAPI:
     app.state.authenticator = parts.authenticator
     app.state.stopping = parts.stopping
     failures.install(app)
-    app.add_middleware(BodyGuard, limit_bytes=settings.http_body_bytes)
+    app.add_middleware(
+        BodyGuard,
+        authenticator=parts.authenticator,
+        limit_bytes=settings.http_body_bytes,
+        most_bytes=max(settings.http_bodies_bytes, settings.http_body_bytes),
+    )
     if settings.http_cors:
         app.add_middleware(
             CORSMiddleware,

@@ -15,6 +15,8 @@ from .doors import Doors
 from .key_ring import KeyRing
 from .read_tokens import ReadToken, TokenSigner
 
+_KNOWN = "skillstream.caller"
+
 
 class Authenticator:
     """Responsible for telling callers apart: by API key, by read token, or not at all on an open gateway.
@@ -30,6 +32,17 @@ class Authenticator:
 
     async def caller(self, connection: HTTPConnection) -> Caller:
         """Who sent this request; raises Unauthorized, ForeignHost, DatabaseUnavailable."""
+        known: Caller | None = connection.scope.get(_KNOWN)
+        return known or await self._tell(connection)
+
+    async def admit(self, connection: HTTPConnection) -> None:
+        """Tells the caller before the body of the request is read; raises what `caller` does.
+
+        A read token is none here: it lets nothing be sent.
+        """
+        connection.scope[_KNOWN] = await self._tell(connection)
+
+    async def _tell(self, connection: HTTPConnection) -> Caller:
         text = _credential(connection)
         if text is not None:
             if text.startswith("sk-") and (key := await self._keys.find(text)) is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skillstream_schemas.errors import MalformedEntry, SkillstreamError
+from skillstream_schemas.json_text import check_values
 from skillstream_schemas.request import read_json
 
 from .failures import shown
@@ -37,9 +38,10 @@ class RpcError(Exception):
 def read_call(text: str) -> Call | None:
     """The call in a frame; None for an answer to a frame of ours, which needs none. Raises RpcError."""
     try:
+        check_values(text)
         frame = read_json("frame", text)
-    except MalformedEntry as error:
-        raise RpcError(PARSE_ERROR, error.message[:200]) from None
+    except (ValueError, MalformedEntry) as error:
+        raise RpcError(PARSE_ERROR, str(error)[:200]) from None
     if not isinstance(frame, dict) or frame.get("jsonrpc") != "2.0":
         raise RpcError(INVALID_REQUEST, "not one JSON-RPC 2.0 object")
     rpc_id = frame.get("id")

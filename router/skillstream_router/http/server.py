@@ -15,14 +15,19 @@ from skillstream_router.store import GatewayStore
 from skillstream_schemas.gateway_errors import AddressInUse, OpenGateway
 from skillstream_schemas.settings import Settings
 
+from . import stall_watch
 from .app import Parts, make_app
 from .authentication import Authenticator
 from .doors import Doors
 from .gateway import Gateway
+from .http_protocol import HttpProtocol
 from .key_ring import KeyRing
 from .read_tokens import TokenSigner
+from .socket_protocol import SocketProtocol
 
 _STOP_S = 3
+_LAST_READ_S = 1.0
+"""At a stop, readers have so long to take what was written to them."""
 _IDLE_S = 75
 """An idle connection is kept longer than load balancers keep theirs: they must not send into one that closes."""
 _BACKLOG = 2048
@@ -49,6 +54,8 @@ class HttpServer:
         self._stopping = asyncio.Event()
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._stalls: stall_watch.StallWatch | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<HttpServer {self.url} {'serving' if self._serving and not self._serving.done() else 'stopped'}>"
@@ -73,13 +80,16 @@ class HttpServer:
         # uvicorn's lines of requests hold their URLs, and those may hold read tokens: warnings only
         self._server = _Server(
             uvicorn.Config(
-                app, http="httptools", ws="websockets-sansio",
+                app, http=HttpProtocol, ws=SocketProtocol, limit_concurrency=self._settings.http_connections,
                 ws_max_size=self._settings.http_body_bytes, ws_per_message_deflate=False,
                 lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False, proxy_headers=False,
                 timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=_IDLE_S,
             )
         )  # fmt: skip
-        self._serving = asyncio.get_running_loop().create_task(self._server.serve([listener]), name="skillstream-http")
+        loop = asyncio.get_running_loop()
+        self._stalls = stall_watch.StallWatch(self._server.server_state.connections, self._clock, stall_watch.STALL_S)
+        self._watching = loop.create_task(self._stalls.run(), name="skillstream-http-stalls")
+        self._serving = loop.create_task(self._server.serve([listener]), name="skillstream-http")
         self._listening.set()
 
     async def until_serving(self) -> None:
@@ -96,7 +106,13 @@ class HttpServer:
         self._stopping.set()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
+            await asyncio.wait([self._serving], timeout=_LAST_READ_S)
+            if self._stalls is not None:
+                self._stalls.end_all()  # their readers come back with their cursors
             await asyncio.wait([self._serving])
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         await self._gateway.close()
         await self._store.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 
 from fastapi import APIRouter, WebSocket
@@ -18,7 +17,6 @@ from skillstream_schemas.errors import InvalidRequest, SkillstreamError
 from skillstream_schemas.ids import EventId, check_name
 
 router = APIRouter(tags=["sockets"])
-_REFUSED_S = 0.1
 
 
 @router.websocket("/v1/tasks/{task_id}/ws")
@@ -55,7 +53,6 @@ async def hub_socket(socket: WebSocket) -> None:
 
 async def _refuse(socket: WebSocket, error: SkillstreamError) -> None:
     await socket.send_denial_response(answer(error))
-    await asyncio.sleep(_REFUSED_S)  # uvicorn logs a fault where an endpoint ends before the refused connection is gone
 
 
 async def _caller(socket: WebSocket) -> Caller:
