@@ -13,7 +13,7 @@ from skillstream_schemas.gateway_errors import AttemptRestarted
 from skillstream_schemas.ids import SUBMISSION, EventId
 
 from .response_object import ended, going_on, output_item, text_part
-from .sequence import behind, number_of
+from .sequence import number_of
 from .text_face import TextFace, spoken_text
 
 _ENDS = {"completed": "response.completed", "incomplete": "response.incomplete"}
@@ -41,21 +41,19 @@ class ResponseFace(TextFace):
 
     def failure(self, error: SkillstreamError) -> bytes:
         """The event `error`. Of a restarted attempt it has the opening's number, behind which the new text goes on."""
-        if isinstance(error, AttemptRestarted) and error.attempt > 0:
-            number = number_of(EventId(error.attempt, 1))
-        else:
-            number = behind(max(number_of(self._place), self._told_to))
-        return self._event("error", number, {**shown(error), "param": None}).encode()
+        restarted = isinstance(error, AttemptRestarted) and error.attempt > 0
+        place = EventId(error.attempt, 1) if isinstance(error, AttemptRestarted) and restarted else self._place
+        return self._event("error", max(number_of(place), self._told_to), {**shown(error), "param": None}).encode()
 
     def _delta(self, place: EventId, text: str) -> str:
-        number = place.attempt << 32 | place.seq << 4
+        number = place.attempt << 32 | place.seq
         return f'{self._before}{number},"delta":{quoted(text)}}}\n\n'
 
     def _submitted(self) -> str:
         response = {"response": going_on(self._head, "in_progress")}
         item = {"output_index": 0, "item": output_item(self._task_id, "in_progress", None)}
         return self._events(
-            number_of(SUBMISSION),
+            SUBMISSION,
             ("response.created", {"response": going_on(self._head, "queued")}),
             ("response.in_progress", response),
             ("response.output_item.added", item),
@@ -65,7 +63,7 @@ class ResponseFace(TextFace):
     def _status(self, status: StatusEvent) -> str:
         said = status.model_dump(mode="json", include={"text", "progress", "metadata"}, exclude_none=True)
         fields = {"response": going_on(self._head, "in_progress"), "skillstream": {"type": "status", **said}}
-        return self._events(number_of(status.id), ("response.in_progress", fields))
+        return self._events(status.id, ("response.in_progress", fields))
 
     def _final(self, final: FinalEvent, rest: str) -> str:
         response = ended(self._head, self._task_id, final)
@@ -74,15 +72,15 @@ class ResponseFace(TextFace):
         item = output_item(self._task_id, "completed" if whole else "incomplete", text)
         told = self._delta(final.id, rest) if rest and number_of(final.id) > self._told_to else ""
         return told + self._events(
-            number_of(final.id) + 1,  # the rest of the text has the final's own number
+            EventId(final.id.attempt, final.id.seq + 1),  # the rest of the text has the final's own number
             ("response.output_text.done", {**self._where, "text": text, "logprobs": []}),
             ("response.content_part.done", {**self._where, "part": text_part(text)}),
             ("response.output_item.done", {"output_index": 0, "item": item}),
             (_ENDS.get(response["status"], "response.failed"), {"response": response}),
         )
 
-    def _events(self, first: int, *events: tuple[str, dict[str, Any]]) -> str:
-        known = self._told_to
+    def _events(self, place: EventId, *events: tuple[str, dict[str, Any]]) -> str:
+        first, known = number_of(place), self._told_to
         self._told_to = max(known, first + len(events) - 1)
         numbered = enumerate(events, first)
         return "".join(self._event(kind, number, fields) for number, (kind, fields) in numbered if number > known)

@@ -1,28 +1,23 @@
-"""Sequence numbers of a response's events: `attempt · 2³² + 16 · seq` of the entry that an event comes from.
+"""Sequence numbers of a response's events: `attempt · 2³² + seq` of the entry that an event comes from.
 
-The submission and the final bring several events: theirs go on behind the entry's number, and so does an error, which no
-entry brings. The next entry's number lies behind them all.
+The submission and the final bring several events. Theirs go on behind the entry's number: nothing else stands there,
+since attempt 0 is the submission alone and nothing follows a final.
 """
 
 from __future__ import annotations
 
 from skillstream_router.http.gateway import Standing
 from skillstream_schemas.errors import InvalidRequest
-from skillstream_schemas.ids import START, EventId
+from skillstream_schemas.ids import START, SUBMISSION, EventId
 
 _ATTEMPT = 1 << 32
-_ENTRY = 1 << 4
-"""Room for the five events of a final and for errors."""
+OPENING_EVENTS = 4
+FINAL_EVENTS = 5
 
 
 def number_of(place: EventId) -> int:
     """The number of an entry."""
-    return place.attempt * _ATTEMPT + place.seq * _ENTRY
-
-
-def behind(number: int) -> int:
-    """A number behind an event's and before the next entry's: who goes on behind it misses nothing."""
-    return min(number + 1, number | (_ENTRY - 1))
+    return place.attempt * _ATTEMPT + place.seq
 
 
 def cursor_of(number: int, standing: Standing) -> EventId:
@@ -31,9 +26,10 @@ def cursor_of(number: int, standing: Standing) -> EventId:
     Raises InvalidRequest for a number that no event has yet.
     """
     top = standing.top
-    if not 0 <= number <= number_of(top) + _ENTRY - 1:
+    last = number_of(top) + (FINAL_EVENTS - 1 if standing.final is not None else 0)
+    if not 0 <= number <= max(last, number_of(SUBMISSION) + OPENING_EVENTS - 1):
         raise InvalidRequest(f"starting_after: no event has the number {number} yet")
-    place = EventId(number // _ATTEMPT, number % _ATTEMPT // _ENTRY)
+    place = EventId(*divmod(number, _ATTEMPT))
     if place.attempt == 0:
         return START
     # all events of the final are made from it: it is read again
