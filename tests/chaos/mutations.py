@@ -37,7 +37,7 @@ class Mutation:
 _CLIENT, _WORKER, _ROUTER = "client/skillstream", "worker/skillstream_worker", "router/skillstream_router"
 _ONLY_LEGAL = (
     _ROUTER,
-    "index_elements=[tasks.c.id], set_=changes, where=and_(_is_legal(new), _is_newer(new))",
+    "index_elements=[tasks.c.id], set_=changes, where=and_(_is_legal(new), _is_newer(new), _is_same_task(new))",
     "index_elements=[tasks.c.id], set_=changes",
 )
 MUTATIONS = (
