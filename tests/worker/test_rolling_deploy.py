@@ -63,8 +63,8 @@ async def _handed_back(view: View, task: Task) -> None:
 
 @pytest.mark.fake
 async def test_a_card_has_the_skills_of_all_live_workers(view: View, start_worker: StartWorker, client: Client) -> None:
-    await start_worker(version("old", "both"), name="w1", announce_s=0.05)
-    await start_worker(version("both", "new"), name="w2", announce_s=0.05)
+    await start_worker(version("old", "both"), name="w1", announce_s=0.5)
+    await start_worker(version("both", "new"), name="w2", announce_s=0.5)
     refreshed = card_of(view)["workers"]
     await until(lambda: all(card_of(view)["workers"][name] > refreshed[name] for name in ("w1", "w2")))
     assert skills_of(view) == ["both", "new", "old"]

@@ -28,7 +28,8 @@ async def test_strings_are_shown_and_accumulated_word_for_word(play: Play, view:
 
 async def test_the_example_of_the_rules(play: Play, view: View) -> None:
     task = await play(["say", "Starting analysis...\n"], ["say", "- Insight 1\n"])
-    assert view.shape(task.id)[:3] == ["submitted", "working", "chunk Starting analysis...\n"]
+    assert view.shape(task.id)[:2] == ["submitted", "working"]
+    assert view.shape(task.id)[2].startswith("chunk Starting analysis...\n")  # what comes while it is written may stand beside it
     assert view.final(task.id)["text"] == "Starting analysis...\n- Insight 1\n"
 
 
