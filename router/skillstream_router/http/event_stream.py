@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from enum import Enum
@@ -20,8 +19,6 @@ from skillstream_schemas.ids import EventId
 
 from .face import Face
 
-_STALL_S = 60.0
-"""A reader that takes nothing for so long is let go: it can come back with its cursor."""
 _WRITE_CHARS = 64 * 1024
 """What is written at once: more would wait in memory for a slow reader."""
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
@@ -69,7 +66,7 @@ class EventStream(Response):
         self._stopping = stopping
         self._left = left
         self._silent = False
-        self._sending_since_s: float | None = None
+        self._is_sending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request with the stream."""
@@ -96,12 +93,10 @@ class EventStream(Response):
                 return End.DONE
             if done:
                 return End.LEFT if leaving in done else End.STOPPING
-            if self._sending_since_s is None:
+            if not self._is_sending:  # a reader that takes nothing is let go with its connection
                 if self._silent:
                     await self._send(send, self._face.keep_alive)
                 self._silent = True
-            elif time.monotonic() - self._sending_since_s > _STALL_S:
-                return End.LEFT
 
     async def _write(self, send: Send) -> None:
         prefix = self._face.opening  # goes with the first events: each write is a system call
@@ -117,9 +112,9 @@ class EventStream(Response):
     async def _send(self, send: Send, body: bytes) -> None:
         for raw, escaped in _SEPARATORS:
             body = body.replace(raw, escaped)
-        self._sending_since_s, self._silent = time.monotonic(), False
+        self._is_sending, self._silent = True, False
         await send({"type": "http.response.body", "body": body, "more_body": True})
-        self._sending_since_s = None
+        self._is_sending = False
 
     def _blocks(self, batch: list[Entry | ResetEvent]) -> Iterator[bytes]:
         """What is written for a batch, in few writes; raises the face's error behind what stands before it."""
