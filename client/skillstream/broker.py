@@ -20,13 +20,14 @@ from skillstream_schemas.errors import (
     ShardsMismatch,
     StreamLost,
 )
-from skillstream_schemas.event import FinalEvent, event_from_fields, request_from_fields
-from skillstream_schemas.ids import SUBMISSION, EventId
+from skillstream_schemas.event import FinalEvent, event_from_fields
+from skillstream_schemas.ids import EventId
 from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
 
 from .batching import ScriptBatch
 from .cluster import caller_of
+from .request_reader import fields_of, request_of
 from .resp import Argument, Reply, ReplyError
 from .scripts import CANCEL, CLOSE, ENQUEUE, SETTLE, SUBMIT, Script
 
@@ -246,15 +247,6 @@ def id_of(raw: bytes) -> EventId:
         raise MalformedEntry(error.message) from None
 
 
-def fields_of(flat: Sequence[bytes]) -> dict[str, str]:
-    """Fields of an entry as Redis lists them; raises MalformedEntry where they are not UTF-8."""
-    try:
-        parts = [part.decode() for part in flat]
-    except UnicodeDecodeError as error:
-        raise MalformedEntry(f"a field is not UTF-8: {error.reason} at byte {error.start}") from None
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
 def entry_of(raw: tuple[bytes, Sequence[bytes]]) -> Entry:
     """An entry as XRANGE answers it; raises MalformedEntry, which names it."""
     event_id = id_of(raw[0])
@@ -267,14 +259,6 @@ def entry_of(raw: tuple[bytes, Sequence[bytes]]) -> Entry:
 def entries_of(reply: Reply) -> list[Entry]:
     """Entries as XRANGE answers them; raises MalformedEntry, which names the entry."""
     return [entry_of(raw) for raw in reply or ()]
-
-
-def request_of(flat: Sequence[bytes]) -> TaskRequest:
-    """The request in a script's answer: the fields of 0-1."""
-    try:
-        return request_from_fields(fields_of(flat))
-    except MalformedEntry as error:
-        raise MalformedEntry(f"entry {SUBMISSION}: {error.message}") from None
 
 
 def final_of(raw_id: bytes, flat: Sequence[bytes]) -> FinalEvent:

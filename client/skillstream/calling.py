@@ -123,9 +123,9 @@ class Caller(ABC):
         return reply
 
     async def run_and_read(
-        self, script: Script, keys: Sequence[Argument], arguments: Sequence[Argument], read: Sequence[Argument]
+        self, script: Script, keys: Sequence[Argument], arguments: Sequence[Argument], read: bytes
     ) -> tuple[Reply, Reply]:
-        """Runs a script and, behind it in the same batch, a read of its first key; returns both answers, raises as `call` does.
+        """Runs a script and, behind it in the same batch, a packed read of its first key; both answers, raises as `call` does.
 
         An entry costs a server several times more on its way through a script than when it is read.
         """

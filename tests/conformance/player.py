@@ -132,7 +132,7 @@ class Player:
             end = End(TaskState.CANCELED, reason=self._cancel_reason)
         last = EventId(self._attempt, self._last)
         fields = final_fields(AGENT, end, self._text, self._chunks, {}, 1)
-        command = partial(self.broker.finish, self.lease, last, EventId(last.attempt, last.seq + 1), fields)
+        command = partial(self.broker.finish, self.lease, last, fields)
         if not (await command()).is_there:
             self._is_silent = True
         return [command]

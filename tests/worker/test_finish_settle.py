@@ -43,7 +43,7 @@ async def test_a_final_stands_behind_the_last_entry_and_rings(bench: ProtocolBen
     lease, _ = await bench.opened(TASK)
     bench.outside.pexpire(bench.keys.events(TASK), 60_000)
     broker = await bench.broker()
-    assert await broker.finish(lease, LAST, FINAL, FINAL_FIELDS) == Finish(is_there=True)
+    assert await broker.finish(lease, LAST, FINAL_FIELDS) == Finish(is_there=True)
     event_id, fields = bench.entries(TASK)[-1]
     assert event_id == "1-2"
     assert list(fields.items()) == list(zip(FINAL_FIELDS[::2], FINAL_FIELDS[1::2], strict=True))
@@ -56,7 +56,7 @@ async def test_a_final_repeated_after_a_lost_answer_is_there_once(bench: Protoco
     lease, _ = await bench.opened(TASK)
     broker = await bench.broker()
     for _ in range(3):
-        assert await broker.finish(lease, LAST, FINAL, FINAL_FIELDS) == Finish(is_there=True)
+        assert await broker.finish(lease, LAST, FINAL_FIELDS) == Finish(is_there=True)
     assert bench.ids(TASK) == ["0-1", "1-1", "1-2"]
     assert [ring["kind"] for ring in bench.rings(TASK)] == ["submitted", "opened", "final"]
 
@@ -87,7 +87,7 @@ async def test_no_final_without_a_stream(bench: ProtocolBench) -> None:
 async def test_no_final_over_entries_that_the_broker_lost(bench: ProtocolBench) -> None:
     lease, _ = await bench.opened(TASK)
     broker = await bench.broker()
-    assert await broker.finish(lease, EventId(1, 4), EventId(1, 5), FINAL_FIELDS) == Finish(False, LAST)
+    assert await broker.finish(lease, EventId(1, 4), FINAL_FIELDS) == Finish(False, LAST)
     assert bench.ids(TASK) == ["0-1", "1-1"]
 
 
@@ -112,7 +112,7 @@ async def test_nothing_follows_a_final(bench: ProtocolBench) -> None:
     lease, _ = await bench.opened(TASK)
     broker = await bench.broker()
     publication = await publication_of(bench, lease)
-    await broker.finish(lease, LAST, FINAL, FINAL_FIELDS)
+    await broker.finish(lease, LAST, FINAL_FIELDS)
     before = bench.entries(TASK)
     publication.add_text("late")
     with contextlib.suppress(Exception):
@@ -123,7 +123,7 @@ async def test_nothing_follows_a_final(bench: ProtocolBench) -> None:
     assert (await broker.submit(TASK, a_request())).ended
     bench.lapse(TASK)
     await broker.open_attempt(await bench.claimed(TASK, "w2"), None)
-    assert await broker.finish(lease, FINAL, EventId(1, 3), FINAL_FIELDS) == Finish(False, FINAL)
+    assert await broker.finish(lease, FINAL, FINAL_FIELDS) == Finish(False, FINAL)
     assert bench.entries(TASK) == before
 
 
@@ -136,7 +136,7 @@ async def test_final_and_ring_appear_at_once(bench: ProtocolBench, ending: str) 
     broker = await bench.broker()
 
     async def finish(task_id: str) -> None:
-        await broker.finish(leases[task_id], LAST, FINAL, FINAL_FIELDS)
+        await broker.finish(leases[task_id], LAST, FINAL_FIELDS)
 
     async def close(task_id: str) -> None:
         await close_from_outside(broker, task_id, Verdict(TaskState.FAILED, "enough", "enough"), "closer")
@@ -175,7 +175,7 @@ async def test_a_settlement_takes_everything_of_the_job(bench: ProtocolBench) ->
     lease, _ = await bench.opened(TASK)
     await bench.submitted("t2")
     broker = await bench.broker()
-    await broker.finish(lease, LAST, FINAL, FINAL_FIELDS)
+    await broker.finish(lease, LAST, FINAL_FIELDS)
     await broker.settle(AGENT, [Settlement(TASK, b"\x81\xa1a\x01"), Settlement("never there")])
     member = arq_keys.job_id(AGENT, TASK)
     assert list(bench.queued()) == [arq_keys.job_id(AGENT, "t2")]
@@ -188,7 +188,7 @@ async def test_a_settlement_takes_everything_of_the_job(bench: ProtocolBench) ->
 
 async def test_a_settlement_asks_for_no_owner_and_may_be_repeated(bench: ProtocolBench) -> None:
     lease, _ = await bench.opened(TASK, "w1")
-    await (await bench.broker("w1")).finish(lease, LAST, FINAL, FINAL_FIELDS)
+    await (await bench.broker("w1")).finish(lease, LAST, FINAL_FIELDS)
     other = await bench.broker("w2")
     await other.settle(AGENT, [Settlement(TASK)])
     await other.settle(AGENT, [Settlement(TASK)])

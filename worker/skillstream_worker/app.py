@@ -133,7 +133,7 @@ class Worker:
         self.running[claimed.task_id] = attempt
         task = asyncio.get_running_loop().create_task(self._run(attempt), name=claimed.task_id)
         self._attempts.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._attempts.discard)
 
     async def _run(self, attempt: Attempt) -> None:
         try:
@@ -146,9 +146,6 @@ class Worker:
                 del self.running[attempt.lease.task_id]
             self._slots.give_back()
             self._idle.set()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._attempts.discard(task)
 
     def _role(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat, request_of
+from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat
 from skillstream.clock import Clock
 from skillstream.connection import Connection
 from skillstream.outage import Outage
-from skillstream.resp import Argument, Reply, ReplyError
+from skillstream.request_reader import request_of
+from skillstream.resp import Argument, Reply, ReplyError, blob, pack_around
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.card import AgentCard
 from skillstream_schemas.errors import BrokerUnavailable
@@ -84,6 +85,7 @@ class Finish(NamedTuple):
 
 
 _FINISHED = Finish(is_there=True)
+_FIRST_HEAD, _FIRST_TAIL = pack_around(("XRANGE",), ("-", "+", "COUNT", 1))
 
 
 class WorkerBroker(Broker):
@@ -150,13 +152,15 @@ class WorkerBroker(Broker):
         arguments += ["" if seen is None else str(seen), keep or ""]
         if stock_request is not None:
             arguments += flat(stock_request.to_fields())
-        first = ("XRANGE", keys[0], "-", "+", "COUNT", 1)
+        first = _FIRST_HEAD + blob(keys[0]) + _FIRST_TAIL
         return _opening(*await self.pipeline.run_and_read(OPEN, keys, arguments, first))
 
-    async def finish(self, lease: Lease, last: EventId, final: EventId, fields: Sequence[str]) -> Finish:
+    async def finish(self, lease: Lease, last: EventId, fields: Sequence[str]) -> Finish:
         """Adds a final right behind the attempt's last entry and rings (rule P6)."""
         keys = [self.keys.events(lease.task_id), self.keys.inbox_of(lease.task_id)]
-        arguments: list[Argument] = [lease.task_id, lease.claim, str(last), str(final), self._stream_ttl_ms, *fields]
+        attempt, seq = last
+        ids = (f"{attempt}-{seq}", f"{attempt}-{seq + 1}")
+        arguments: list[Argument] = [lease.task_id, lease.claim, *ids, self._stream_ttl_ms, *fields]
         outcome, top = await self.pipeline.run(FINISH, keys, arguments)
         if outcome == b"ok":
             return _FINISHED

@@ -162,10 +162,8 @@ class Publication:
         self._outbox.check()
 
     async def finish(self, fields: Sequence[str]) -> bool:
-        """Adds the final behind everything said; False where the attempt lost its stream (rule P6)."""
-        await self.flush()
-        last = EventId(self._attempt, self._outbox.acknowledged)
-        finish = await self._broker.finish(self._lease, last, EventId(last.attempt, last.seq + 1), fields)
+        """Adds the final behind a `flush`; False where the attempt lost its stream (rule P6)."""
+        finish = await self._broker.finish(self._lease, EventId(self._attempt, self._outbox.acknowledged), fields)
         if not finish.is_there:
             self._outbox.lose(loss_behind(finish.top, self._attempt))
         return finish.is_there
