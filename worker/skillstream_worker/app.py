@@ -16,13 +16,14 @@ from skillstream_schemas.settings import Settings
 
 from .agent import Agent
 from .announcer import Announcer
-from .attempt import Attempt, Services
+from .attempt import Attempt
 from .broker import ClaimedJob, WorkerBroker
 from .claimer import Claimer
 from .listener import Listener
 from .outcome import Outcome, StopCause
 from .plain_functions import PlainFunctions
 from .renewer import Renewer
+from .services import Services
 from .settler import Settler
 from .slots import Slots
 from .strays import Strays
@@ -128,7 +129,7 @@ class Worker:
                 continue
 
     def _start(self, agent: Agent, claimed: ClaimedJob) -> None:
-        attempt = Attempt(self._services, agent, claimed)
+        attempt = Attempt(self._services, agent, claimed, self._slots.give_back)
         self._slots.take()
         self.running[claimed.task_id] = attempt
         task = asyncio.get_running_loop().create_task(self._run(attempt), name=claimed.task_id)
@@ -144,7 +145,6 @@ class Worker:
         finally:
             if self.running.get(attempt.lease.task_id) is attempt:
                 del self.running[attempt.lease.task_id]
-            self._slots.give_back()
             self._idle.set()
 
     def _role(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

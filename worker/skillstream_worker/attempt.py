@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
-from skillstream import Client
 from skillstream.broker import Ending as TaskEnding
 from skillstream.broker import Settlement, flat
-from skillstream.clock import Clock
 from skillstream.closing import Verdict, close_from_outside, read_transcript
 from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, StreamGap, Unpublishable
 from skillstream_schemas.event import FinalEvent, HandedBack
 from skillstream_schemas.ids import START
-from skillstream_schemas.settings import Settings
 
 from .agent import Agent
 from .answers import Loss
-from .broker import ClaimedJob, Lease, WorkerBroker
+from .broker import ClaimedJob, Lease
 from .chunking import Chunking
 from .context import TaskContext
 from .endings import elsewhere, of_error, of_stop, of_unreadable, refusal, time_limit, verdict_of
@@ -33,40 +28,22 @@ from .preparation import prepare
 from .publication import Publication
 from .reading import JobReading, read_claimed
 from .retry import Retry
+from .services import Services
 from .skill import Skill
 from .skill_run import SkillRun
-from .strays import Strays
 
 log = logging.getLogger(__name__)
-
-
-class Settlements(Protocol):
-    """Who takes finished jobs off the queue."""
-
-    def settle(self, agent: str, settlement: Settlement) -> None:
-        """Has a job settled soon, whose final is on its stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What attempts of a worker share."""
-
-    settings: Settings
-    broker: WorkerBroker
-    client: Client
-    settler: Settlements
-    clock: Clock
-    strays: Strays
 
 
 class Attempt:
     """Responsible for one run of a task by this worker.
 
     `lease` is the claim that it runs under, `outcome` what became of it once it is over, `hand_back_delay_s` the
-    seconds until a next attempt may start.
+    seconds until a next attempt may start. `on_skill_over` is called once, when the skill runs no more or will not run:
+    what is left is to write how it ended.
     """
 
-    def __init__(self, services: Services, agent: Agent, claimed: ClaimedJob) -> None:
+    def __init__(self, services: Services, agent: Agent, claimed: ClaimedJob, on_skill_over: Callable[[], None]) -> None:
         self.lease = Lease(agent.name, claimed.task_id, services.broker.worker, claimed.claim)
         self.outcome: Outcome | None = None
         self._final: Sequence[str] = ()
@@ -77,6 +54,7 @@ class Attempt:
         self._skill_run: SkillRun | None = None
         self._context: TaskContext | None = None
         self._reading = JobReading(None, None)
+        self._on_skill_over: Callable[[], None] | None = on_skill_over
 
     def __repr__(self) -> str:
         return f"<Attempt {self.lease.task_id} claim={self.lease.claim} stop={self._stop} outcome={self.outcome}>"
@@ -112,6 +90,8 @@ class Attempt:
             # the lease lapses and the job is claimed again; while the broker is away there is no better place
             log.warning("attempt at task %s given up: %s", self.lease.task_id, error)
             self.outcome = Outcome.ABANDONED
+        finally:
+            self._skill_is_over()
         return self.outcome
 
     async def _run(self) -> Outcome:
@@ -195,6 +175,7 @@ class Attempt:
         if limit.seconds is not None:
             run.limit(limit.seconds, partial(self.stop, StopCause.TIME_OVER))
         result = await run.wait()
+        self._skill_is_over()
         if result is None:
             publication.fence()
         told = self._told()
@@ -216,6 +197,11 @@ class Attempt:
         else:
             log.warning("%s raised %s: %s", label, type(result).__name__, result, exc_info=result)
         return of_error(result, skill, opened, self.lease.worker)
+
+    def _skill_is_over(self) -> None:
+        if self._on_skill_over is not None:
+            self._on_skill_over()
+            self._on_skill_over = None
 
     def _told(self) -> tuple[StopCause, str] | None:
         return self._stop

@@ -162,7 +162,9 @@ class Publication:
         self._outbox.check()
 
     async def finish(self, fields: Sequence[str]) -> bool:
-        """Adds the final behind a `flush`; False where the attempt lost its stream (rule P6)."""
+        """Adds the final behind everything said; False where the attempt lost its stream (rule P6)."""
+        if self._said.fresh or self._buffer.chars or not self._outbox.is_empty:
+            await self.flush()
         finish = await self._broker.finish(self._lease, EventId(self._attempt, self._outbox.acknowledged), fields)
         if not finish.is_there:
             self._outbox.lose(loss_behind(finish.top, self._attempt))

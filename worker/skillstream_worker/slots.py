@@ -1,4 +1,4 @@
-"""How many tasks a worker runs at once."""
+"""How many skills a worker runs at once."""
 
 from __future__ import annotations
 

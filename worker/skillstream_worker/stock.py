@@ -20,10 +20,11 @@ from skillstream_schemas.settings import Settings
 
 from .agent import Agent
 from .arq_connection import arq_redis_settings
-from .attempt import Attempt, Services
+from .attempt import Attempt
 from .broker import ClaimedJob, WorkerBroker
 from .listener import Listener
 from .outcome import Outcome, StopCause
+from .services import Services
 from .slots import Slots
 from .strays import Strays
 
@@ -62,6 +63,10 @@ class LeftToArq:
         """Leaves it to arq."""
 
 
+def _leave_it_to_arq() -> None:
+    """arq counts its own jobs."""
+
+
 class StockRunner:
     """Responsible for attempts inside a stock arq worker: their claim is the server's time, their lease arq's."""
 
@@ -97,7 +102,7 @@ class StockRunner:
             raise ValueError(f"malformed_job: {context['job_id'][:200]!r} is no job id of agent {self._agent.name}")
         payload = None if request is None else arq_job.pack({"f": arq_keys.RUN_SKILL, "a": [request], "k": {}, "et": 0})
         claimed = ClaimedJob(task_id, await self._broker.server_claim(), int(context["job_try"]), payload)
-        attempt = Attempt(self._services, self._agent, claimed)
+        attempt = Attempt(self._services, self._agent, claimed, _leave_it_to_arq)
         outcome = await self._run(attempt)
         match outcome:
             case Outcome.FINISHED | Outcome.CLOSED | Outcome.ALREADY_FINAL:
