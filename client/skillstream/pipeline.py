@@ -49,7 +49,8 @@ class Pipeline(Caller):
         self._pending: deque[Unit] = deque()
         self._weight = 0
         self._busy = False
-        self._flights: deque[tuple[list[tuple[Unit, int]], asyncio.TimerHandle]] = deque()
+        self._flights: deque[tuple[list[tuple[Unit, int]], float]] = deque()
+        self._watch: asyncio.TimerHandle | None = None
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._scheduled = False
@@ -75,6 +76,9 @@ class Pipeline(Caller):
             await asyncio.gather(self._connecting, return_exceptions=True)
         if self._connection is not None:
             self._connection.close()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         self._fail_pending("closed here")
 
     def add(self, unit: Unit) -> None:
@@ -175,16 +179,16 @@ class Pipeline(Caller):
         self._weight = max(len(self._pending), self._weight - _FLIGHT_UNITS) if self._pending else 0
         if not units:
             return
-        timeout_s = self._settings.answer_timeout_s
-        deadline = asyncio.get_running_loop().call_later(timeout_s, connection.close, f"no answer within {timeout_s:g} s")
-        self._flights.append((units, deadline))
+        loop = asyncio.get_running_loop()
+        self._flights.append((units, loop.time() + self._settings.answer_timeout_s))
+        if self._watch is None:
+            self._watch = loop.call_at(self._flights[0][1], self._look_at_the_oldest)
         connection.send(b"".join(parts), expected, self._landed)
         if self._pending:
             self._schedule()
 
     def _landed(self, replies: list[Reply] | BrokerUnavailable) -> None:
-        units, deadline = self._flights.popleft()
-        deadline.cancel()
+        units, _ = self._flights.popleft()
         self._busy = True  # what units add now waits for those whom the answers wake
         place = 0
         for unit, count in units:
@@ -193,6 +197,18 @@ class Pipeline(Caller):
         self._busy = False
         if self._pending:
             self._schedule()
+
+    def _look_at_the_oldest(self) -> None:
+        """Closes a connection whose oldest batch has no answer in time; a timer for each batch would cost as much as a small one."""
+        loop = asyncio.get_running_loop()
+        self._watch = None
+        if not self._flights:
+            return
+        due_s = self._flights[0][1]
+        if due_s <= loop.time() and self._connection is not None:
+            self._connection.close(f"no answer within {self._settings.answer_timeout_s:g} s")
+        else:
+            self._watch = loop.call_at(due_s, self._look_at_the_oldest)
 
     def _reconnect(self) -> None:
         if self._connecting is None or self._connecting.done():
