@@ -199,7 +199,7 @@ class Pipeline(Caller):
             self._schedule()
 
     def _look_at_the_oldest(self) -> None:
-        """Closes a connection whose oldest batch has no answer in time; a timer for each batch would cost as much as a small one."""
+        """Closes a connection whose oldest batch has no answer in time; a timer for each would cost as much as a small batch."""
         loop = asyncio.get_running_loop()
         self._watch = None
         if not self._flights:
