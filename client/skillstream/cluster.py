@@ -14,6 +14,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import Settings, without_secret
 
+from .breaking_off import break_off
 from .calling import REDIRECTS, RETRY_KINDS, Caller, Patience, Problem
 from .connection import Connection, OnPush, connect
 from .many_hosts import ManyHosts
@@ -77,8 +78,7 @@ class Cluster(Caller):
         """Breaks off what is under way and closes the connections; twice is safe."""
         self._closed = True
         if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.gather(self._learning, return_exceptions=True)
+            await break_off(self._learning)
         for link in self._links.values():
             await link.close()
 

@@ -15,6 +15,7 @@ from skillstream_schemas.errors import BrokerUnavailable
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.settings import Settings
 
+from .breaking_off import break_off
 from .calling import RETRY_KINDS, Problem
 from .connection import Connection, connect
 from .feed import Feed
@@ -88,8 +89,7 @@ class FollowHub:
         """Closes the connection and ends all feeds; twice is safe."""
         self._closed = True
         if self._runner is not None:
-            self._runner.cancel()
-            await asyncio.gather(self._runner, return_exceptions=True)
+            await break_off(self._runner)
         if self._connection is not None:
             self._connection.close()
         self._fail_all(BrokerUnavailable("closed here"))

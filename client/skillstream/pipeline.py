@@ -15,6 +15,7 @@ from functools import partial
 from skillstream_schemas.errors import BrokerUnavailable
 from skillstream_schemas.settings import Settings
 
+from .breaking_off import break_off
 from .calling import FIRST_PAUSE_S, LONGEST_PAUSE_S, STALE_LINK, Caller, Problem
 from .connection import Connection, OnPush, connect
 from .resp import Argument, Reply, ReplyError, pack
@@ -72,8 +73,7 @@ class Pipeline(Caller):
         """Breaks off what is under way and closes the connection; twice is safe."""
         self._closed = True
         if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.gather(self._connecting, return_exceptions=True)
+            await break_off(self._connecting)
         if self._connection is not None:
             self._connection.close()
         if self._watch is not None:

@@ -7,16 +7,18 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from skillstream.breaking_off import break_off
 from skillstream.clock import Clock
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, MissingExtra
 from skillstream_schemas.settings import Settings
 
 from .broker import RouterBroker
 from .inbox import Inbox, ReadingPace
+from .lifecycle import Lifecycle
 from .projection import Ring
 from .projector import Projector
 from .reaper import Reaper, ReapingPace
@@ -43,7 +45,7 @@ class RouterPace:
     reconciling: ReconcilingPace = field(default_factory=ReconcilingPace)
 
 
-class Router:
+class Router(Lifecycle):
     """Responsible for one router process; several may run on one broker and one database.
 
     Start order: the broker; the database, which is made where there is none, so that a router without a broker leaves
@@ -63,6 +65,7 @@ class Router:
         clock: Clock | None = None,
         pace: RouterPace | None = None,
     ) -> None:
+        super().__init__()
         self.settings = settings or Settings()
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         pace = pace or RouterPace()
@@ -81,17 +84,9 @@ class Router:
         self._reading: list[asyncio.Task[None]] = []
         self._projecting: list[asyncio.Task[None]] = []
         self._watching: list[asyncio.Task[None]] = []
-        self._stop_asked = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Router {self.name} {self._inbox!r} {self._projector!r} {self._reaper!r}>"
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._shut_down()
 
     async def start(self) -> None:
         """Starts all roles; raises BrokerUnavailable, ShardsMismatch, DatabaseUnavailable, OpenGateway, AddressInUse."""
@@ -117,32 +112,19 @@ class Router:
         """Waits until this router waits for rings."""
         await self._inbox.reading.wait()
 
-    async def run(self) -> None:
-        """Runs until `stop`, or until a role ends that never should; errors as those of `start`."""
-        async with self:
-            asked = asyncio.ensure_future(self._stop_asked.wait())
-            try:
-                roles = (*self._serving, *self._reading, *self._projecting, *self._watching)
-                done, _ = await asyncio.wait((asked, *roles), return_when=asyncio.FIRST_COMPLETED)
-                for role in done - {asked}:
-                    role.result()
-            finally:
-                asked.cancel()
-
-    def stop(self) -> None:
-        """Has `run` stop cleanly."""
-        self._stop_asked.set()
+    def _running(self) -> list[asyncio.Task[None]]:
+        return [*self._serving, *self._reading, *self._projecting, *self._watching]
 
     async def _shut_down(self) -> None:
-        await _end(self._serving)
+        await break_off(*self._serving)
         if self.http is not None:
             await self.http.stop()
-        await _end(self._reading)
+        await break_off(*self._reading)
         self._broker.close_reader()  # the read under way would be given rings that nobody works off
         last_rings = asyncio.ensure_future(self._work_off())
         await asyncio.wait([last_rings], timeout=_LAST_RINGS_S)
-        await _end([last_rings, *self._projecting])
-        await _end(self._watching)
+        await break_off(last_rings, *self._projecting)
+        await break_off(*self._watching)
         try:
             async with asyncio.timeout(_LEAVE_S):
                 await self._broker.leave_groups()
@@ -176,9 +158,3 @@ def _http_server(settings: Settings, clock: Clock) -> HttpServer:
 
 def _role(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(work)
-
-
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

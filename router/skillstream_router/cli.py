@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +9,7 @@ import typer
 from skillstream.cli.exits import Exit, command
 from skillstream.cli.options import DatabaseOption, JsonOption, RedisOption, WideOption
 from skillstream.cli.output import note, write, write_record, write_rows
-from skillstream.cli.process import UntilEof, calm_garbage_collector, log_to_stderr, when_parent_ends
+from skillstream.cli.process import UntilEof, calm_garbage_collector, log_to_stderr, run_until_told, when_parent_ends
 from skillstream.cli.target import database_settings, settings_from
 from skillstream_schemas.ids import check_name
 from skillstream_schemas.money import micros_to_usd
@@ -47,16 +45,9 @@ async def router(
     log_to_stderr()
     settings = settings_from(redis_url=redis, database_url=database, http=http)
     running = Router(settings.changed(http=None) if no_http else settings)
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, running.stop)
     if until_eof:
         when_parent_ends(running.stop)
-    announcing = asyncio.create_task(_announce(running))
-    try:
-        await running.run()
-    finally:
-        announcing.cancel()
+    await run_until_told(running, _announce(running))
     write(f"router {running.name} has stopped")
     return Exit.OK
 

@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Self
 
 from skillstream import Client
+from skillstream.breaking_off import break_off
 from skillstream.clock import Clock
 from skillstream_schemas.settings import Settings
 
@@ -93,12 +94,12 @@ class Worker:
 
     async def stop(self, *, grace_s: float | None = None) -> None:
         """Stops claiming, lets running attempts end within `grace_s` seconds, hands the rest back; twice is safe."""
-        await _end(self._claiming)
+        await break_off(*self._claiming)
         if self._attempts:
             await asyncio.wait(self._attempts, timeout=self.settings.grace_s if grace_s is None else grace_s)
         await self.hand_back()
         await asyncio.wait([asyncio.ensure_future(self._settler.flush())], timeout=_HAND_BACK_S)
-        await _end(self._roles)
+        await break_off(*self._roles)
         if self._announcer is not None:
             await self._announcer.leave()
             self._announcer = None
@@ -116,7 +117,7 @@ class Worker:
             _, stuck = await asyncio.wait(self._attempts, timeout=self.settings.cancel_grace_s + _HAND_BACK_S)
             for task in stuck:
                 log.error("the attempt at task %s cannot be handed back; its lease lapses", task.get_name())
-            await _end(list(stuck))
+            await break_off(*stuck)
 
     async def until_idle(self) -> None:
         """Waits until nothing is due and nothing runs: the end of a burst."""
@@ -151,12 +152,6 @@ class Worker:
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(_report)
         return task
-
-
-async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _report(task: asyncio.Task[None]) -> None:

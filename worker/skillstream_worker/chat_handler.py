@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
+from skillstream.breaking_off import break_off
 from skillstream_schemas.errors import MissingExtra
 
 from .context import TaskContext
@@ -72,7 +73,6 @@ def chat_handler(handler: Handler) -> StreamingFunction:
                     piece.cancel()
             await running
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await break_off(running)
 
     return skill

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ import typer
 from skillstream.cli.exits import Exit, exit_of_error
 from skillstream.cli.options import RedisOption
 from skillstream.cli.output import write
-from skillstream.cli.process import UntilEof, calm_garbage_collector, leave, log_to_stderr, run_loop, when_parent_ends
+from skillstream.cli.process import UntilEof, calm_garbage_collector, leave, log_to_stderr, run_loop, when_parent_ends, when_told
 from skillstream.cli.target import environment_of, settings_from
 from skillstream_schemas.errors import SkillstreamError
 
@@ -73,9 +72,7 @@ async def _run(worker: Worker, *, burst: bool, until_eof: bool) -> int:
             again.set()
         stop.set()
 
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, told)
+    when_told(told)
     if until_eof:
 
         def orphaned() -> None:

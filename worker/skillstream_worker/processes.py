@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from skillstream.cli.exits import Exit
 from skillstream.cli.output import note
+from skillstream.cli.process import STOP_SIGNALS
 
 _SETTLED_S = 10.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Processes:
@@ -30,7 +30,7 @@ class Processes:
     async def run(self) -> int:
         """Runs until all have ended; returns the exit code."""
         loop = asyncio.get_running_loop()
-        for signum in _SIGNALS:
+        for signum in STOP_SIGNALS:
             loop.add_signal_handler(signum, self._told, signum)
         codes = await asyncio.gather(*(self._keep() for _ in range(self._count)))
         return int(self._broken if self._broken is not None else max(codes))
@@ -46,7 +46,7 @@ class Processes:
             started_s = loop.time()
             code = await process.wait()
             self._running.discard(process)
-            if code == 0 or (self._stopping.is_set() and -code in _SIGNALS):  # told before it could listen
+            if code == 0 or (self._stopping.is_set() and -code in STOP_SIGNALS):  # told before it could listen
                 return 0
             if self._stopping.is_set():
                 return abs(code)

@@ -11,6 +11,7 @@ from arq.typing import WorkerCoroutine
 from arq.worker import func
 
 from skillstream import Client
+from skillstream.breaking_off import break_off
 from skillstream.broker import Settlement
 from skillstream.clock import Clock
 from skillstream_schemas import job as arq_job
@@ -87,8 +88,7 @@ class StockRunner:
     async def stop(self, context: dict[Any, Any]) -> None:
         """arq's on_shutdown: closes the connections."""
         if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.gather(self._listening, return_exceptions=True)
+            await break_off(self._listening)
         await self._client.close()
         await self._broker.close()
 

@@ -1,4 +1,4 @@
-"""What every long-running process of ours does alike: the fastest event loop there is, a calm garbage collector."""
+"""What every long-running process of ours does alike: the fastest event loop, a calm garbage collector, an end when told to."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import contextlib
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
 
@@ -22,6 +23,7 @@ T = TypeVar("T")
 UntilEof = Annotated[
     bool, typer.Option("--until-eof", help="Stop too when standard input closes: the process that started this one has died.")
 ]
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _THREADS_S = 1.0
 _ORPHANED = 75
@@ -70,6 +72,32 @@ async def leave(code: int, *, left_behind: int = 0) -> int:
         log.warning("the process ends while skills still run in it: %d tasks, threads: %s", left_behind, "no" if done else "yes")
         _end_by_force(code)
     return code
+
+
+class Stoppable(Protocol):
+    """What runs until it is told to stop."""
+
+    async def run(self) -> None:
+        """Runs until `stop`."""
+
+    def stop(self) -> None:
+        """Has `run` stop cleanly."""
+
+
+async def run_until_told(running: Stoppable, announcing: Coroutine[Any, Any, None]) -> None:
+    """Runs until SIGINT or SIGTERM, or until it ends by itself; `announcing` says meanwhile that it is ready."""
+    when_told(running.stop)
+    announcement = asyncio.create_task(announcing)
+    try:
+        await running.run()
+    finally:
+        announcement.cancel()
+
+
+def when_told(tell: Callable[[], None]) -> None:
+    """Has `tell` called on the event loop at each SIGINT and SIGTERM."""
+    for signum in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(signum, tell)
 
 
 def when_parent_ends(tell: Callable[[], None], *, force_after_s: float = 30.0) -> None:

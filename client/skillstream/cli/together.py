@@ -11,6 +11,7 @@ from skillstream_schemas.errors import MissingExtra
 
 from .exits import Exit
 from .output import write
+from .process import when_told
 
 _ROUTER_S = 20.0
 _HAND_BACK_S = 20.0
@@ -34,9 +35,7 @@ class Together:
 
     async def run(self) -> Exit:
         """Runs both until a signal comes or one of them ends; a wrong call or a broker that is away keeps its exit code."""
-        loop = asyncio.get_running_loop()
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(signum, self._told)
+        when_told(self._told)
         for name, arguments in self._commands.items():
             self._processes[name] = await _start(arguments, self._env)
         printing = [asyncio.create_task(_print(name, process)) for name, process in self._processes.items()]

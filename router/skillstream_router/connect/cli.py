@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Protocol
+from typing import Annotated, Any
 
 import typer
 
 from skillstream.cli.exits import Exit, command
 from skillstream.cli.options import RedisOption
 from skillstream.cli.output import write
-from skillstream.cli.process import log_to_stderr
+from skillstream.cli.process import Stoppable, log_to_stderr, run_until_told
 from skillstream.cli.target import settings_from
 from skillstream_schemas.errors import InvalidSettings, MissingExtra
 
@@ -26,16 +24,6 @@ AgentOption = Annotated[
     typer.Option("--agent", help="AGENT or AGENT/SKILL to offer; may be repeated. Without: all known.", metavar="AGENT[/SKILL]"),
 ]
 PayerOption = Annotated[str | None, typer.Option(help="Account that is charged for what comes from there.")]
-
-
-class Connector(Protocol):
-    """What the commands run."""
-
-    async def run(self) -> None:
-        """Runs until `stop`."""
-
-    def stop(self) -> None:
-        """Has `run` stop cleanly."""
 
 
 def register(app: typer.Typer) -> None:
@@ -65,7 +53,7 @@ async def hub(
         await running.until_registered()
         write(f"connected {', '.join(running.agents)} to the hub")
 
-    return await _run(running, ready)
+    return await _run(running, ready())
 
 
 @command
@@ -101,20 +89,13 @@ async def agentverse(
             write(f"agent {each.name} is {each.address}")
         write(f"envelopes are taken at {running.url}")
 
-    return await _run(running, ready)
+    return await _run(running, ready())
 
 
-async def _run(running: Connector, ready: Callable[[], Awaitable[None]]) -> Exit:
+async def _run(running: Stoppable, announcing: Coroutine[Any, Any, None]) -> Exit:
     log_to_stderr()
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, running.stop)
-    announcing = asyncio.ensure_future(ready())
-    try:
-        await running.run()
-    finally:
-        announcing.cancel()
+    await run_until_told(running, announcing)
     write("the connector has stopped")
     return Exit.OK
 

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from skillstream.breaking_off import break_off
 from skillstream.broker import Entry
 from skillstream.task import Task
 from skillstream_schemas.errors import SkillstreamError
@@ -75,9 +76,7 @@ class EventStream(Response):
         try:
             end = await self._until_end(work, send)
         finally:
-            for part in work:
-                part.cancel()
-            await asyncio.gather(*work, return_exceptions=True)
+            await break_off(*work)
         if end is not End.LEFT:
             last = self._face.cut() if end is End.STOPPING else b""  # texts of ours alone
             await send({"type": "http.response.body", "body": last, "more_body": False})

@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from skillstream.breaking_off import break_off
 from skillstream.task import Task
 from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.ids import START, EventId
@@ -56,9 +57,7 @@ class SocketSession:
             done, _ = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
             await self._close(GOING_AWAY if stopping in done else done.pop().result())
         finally:
-            for work in (*endings, *self._work):
-                work.cancel()
-            await asyncio.gather(*endings, *self._work, return_exceptions=True)
+            await break_off(*endings, *self._work)
         if stopping not in done:
             for task in self._to_abandon.values():
                 await self._gateway.abandon(task)

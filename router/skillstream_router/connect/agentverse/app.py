@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Self
 
 import httpx
 
 from skillstream import Client
+from skillstream.breaking_off import break_off
 from skillstream.clock import Clock
 from skillstream_router.connect.broker import ConnectBroker
 from skillstream_router.connect.selection import select
+from skillstream_router.lifecycle import Lifecycle
 from skillstream_schemas.settings import Settings
 
 from .asking import Asking
@@ -23,7 +24,7 @@ from .reception import Reception
 from .registration import Registrar
 
 
-class ChatBridge:
+class ChatBridge(Lifecycle):
     """Responsible for one bridge process: agents of this broker, each with an address of its own in the chat network.
 
     `agents` are names, or `name/skill`; without any, all that are known on the broker. Start order: the broker; the
@@ -41,6 +42,7 @@ class ChatBridge:
         pace: ChatPace | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__()
         self.settings = settings or Settings()
         self.agents: dict[str, ChatAgent] = {}
         self._address, self._names, self._payer = address, tuple(agents), payer
@@ -55,7 +57,6 @@ class ChatBridge:
         self.registrar: Registrar | None = None
         self._serving: asyncio.Task[None] | None = None
         self._others: list[asyncio.Task[None]] = []
-        self._stop_asked = asyncio.Event()
         self._started = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -66,13 +67,6 @@ class ChatBridge:
         """Where envelopes are taken, once it has started."""
         assert self._endpoint is not None, "it was not started"
         return self._endpoint.url
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._shut_down()
 
     async def start(self) -> None:
         """Starts; raises BrokerUnavailable, ShardsMismatch, UnknownAgent, UnknownSkill, InvalidSettings."""
@@ -103,21 +97,9 @@ class ChatBridge:
         """Waits until envelopes are taken."""
         await self._started.wait()
 
-    async def run(self) -> None:
-        """Runs until `stop`, or until a role ends that never should; raises as `start`."""
-        async with self:
-            assert self._serving is not None
-            asked = asyncio.ensure_future(self._stop_asked.wait())
-            try:
-                done, _ = await asyncio.wait((asked, self._serving, *self._others), return_when=asyncio.FIRST_COMPLETED)
-                for role in done - {asked}:
-                    await role
-            finally:
-                asked.cancel()
-
-    def stop(self) -> None:
-        """Has `run` stop cleanly."""
-        self._stop_asked.set()
+    def _running(self) -> list[asyncio.Task[None]]:
+        assert self._serving is not None
+        return [self._serving, *self._others]
 
     async def _shut_down(self) -> None:
         if self._asking is not None:
@@ -127,9 +109,7 @@ class ChatBridge:
             await asyncio.wait([self._serving])
         if self._reception is not None:
             await self._reception.close()
-        for task in self._others:
-            task.cancel()
-        await asyncio.gather(*self._others, return_exceptions=True)
+        await break_off(*self._others)
         await self._http.aclose()
         await self._client.close()
         await self._broker.close()

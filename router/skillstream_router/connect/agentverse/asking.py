@@ -15,6 +15,7 @@ from starlette.routing import Route
 from uagents_core.contrib.protocols.chat import ChatMessage, TextContent
 from uagents_core.models import ErrorMessage
 
+from skillstream.breaking_off import break_off
 from skillstream_router.connect.broker import ConnectBroker
 from skillstream_schemas.connect_errors import PeerRefused, PeerUnavailable
 from skillstream_schemas.errors import InvalidRequest, SkillstreamError
@@ -66,9 +67,7 @@ class Asking:
 
     async def close(self) -> None:
         """Breaks off all questions."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await break_off(*self._tasks)
 
     async def _ask(self, request: Request) -> Response:
         given = request.headers.get("authorization", "").removeprefix("Bearer ").encode()

@@ -12,6 +12,7 @@ from functools import partial
 from uagents_core.contrib.protocols.chat import ChatMessage, EndStreamContent
 
 from skillstream import Client
+from skillstream.breaking_off import break_off
 from skillstream.clock import Clock
 from skillstream.task import Task
 from skillstream_router.connect.broker import ConnectBroker
@@ -129,8 +130,7 @@ class Lane:
                     else:
                         turn = await self._say(turn, answer, answer.take(event))
             finally:
-                coming.cancel()
-                await asyncio.gather(coming, return_exceptions=True)
+                await break_off(coming)
 
     async def _say(self, turn: Turn, answer: Answer, messages: Sequence[Content]) -> Turn:
         """Sends messages; a stream is written down before it opens, so that whoever comes after a crash can close it."""

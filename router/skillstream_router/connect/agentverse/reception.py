@@ -12,6 +12,7 @@ from uagents_core.contrib.protocols.chat import ChatAcknowledgement, ChatMessage
 from uagents_core.models import ErrorMessage
 
 from skillstream import Client
+from skillstream.breaking_off import break_off
 from skillstream.clock import Clock
 from skillstream_router.connect.broker import ConnectBroker
 from skillstream_router.connect.deliveries import Deliveries
@@ -80,9 +81,7 @@ class Reception:
 
     async def close(self) -> None:
         """Breaks off what is under way; the next process goes on with it."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await break_off(*self._tasks)
 
     async def _take(self, opened: Opened, message: ChatMessage) -> Busy | None:
         turn = turn_of(opened, message, self._clock.now_ms())

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Self
 
 import httpx
 
 from skillstream import Client
+from skillstream.breaking_off import break_off
 from skillstream.clock import Clock
 from skillstream_router.connect.broker import ConnectBroker
 from skillstream_router.connect.deliveries import Deliveries
 from skillstream_router.connect.selection import AgentSkill, select
+from skillstream_router.lifecycle import Lifecycle
 from skillstream_schemas.settings import Settings
 
 from .courier import Courier
@@ -25,12 +26,13 @@ from .sign_in import HubAddress
 log = logging.getLogger(__name__)
 
 
-class HubConnector:
+class HubConnector(Lifecycle):
     """Responsible for one connector process: agents of this broker at one hub. One process serves an agent, no second one.
 
     `agents` are names, or `name/skill` to say which skill runs where the hub names none; without any, all agents known on
     the broker. Start order: the broker; deliveries and desks, which take up what was owed; the links last. Stop order: the
     links first, so that no call comes that nobody keeps; couriers, whose work the next process goes on with; the broker.
+    `run` raises HubRefused where the hub will never take an agent.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class HubConnector:
         pace: HubPace | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__()
         self.settings = settings or Settings()
         self._address, self._names, self._payer, self._visibility = address, tuple(agents), payer, visibility
         self._pace, self._clock = pace or HubPace(), clock or Clock()
@@ -54,7 +57,6 @@ class HubConnector:
         self._roles: list[asyncio.Task[None]] = []
         self._couriers: set[asyncio.Task[None]] = set()
         self._started = asyncio.Event()
-        self._stop_asked = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<HubConnector {self._address.url} {self._links!r} under way={len(self._couriers)}>"
@@ -63,13 +65,6 @@ class HubConnector:
     def agents(self) -> list[str]:
         """The agents that are offered, once it has started."""
         return [link.agent for link in self._links]
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._shut_down()
 
     async def start(self) -> None:
         """Starts all roles; raises BrokerUnavailable, ShardsMismatch, UnknownAgent, UnknownSkill."""
@@ -87,21 +82,6 @@ class HubConnector:
         """Waits until all agents are registered."""
         await self._started.wait()
         await asyncio.gather(*(link.up.wait() for link in self._links))
-
-    async def run(self) -> None:
-        """Runs until `stop`, or until a role ends that never should; raises as `start`, and HubRefused."""
-        async with self:
-            asked = asyncio.ensure_future(self._stop_asked.wait())
-            try:
-                done, _ = await asyncio.wait((asked, *self._roles), return_when=asyncio.FIRST_COMPLETED)
-                for role in done - {asked}:
-                    await role
-            finally:
-                asked.cancel()
-
-    def stop(self) -> None:
-        """Has `run` stop cleanly."""
-        self._stop_asked.set()
 
     def _start_agent(self, agent: AgentSkill) -> None:
         deliveries = Deliveries(self._broker, self._address.link(agent.name), Execution)
@@ -125,11 +105,11 @@ class HubConnector:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s ended: what it owes is taken up at the next start", task.get_name(), exc_info=error)
 
+    def _running(self) -> list[asyncio.Task[None]]:
+        return self._roles
+
     async def _shut_down(self) -> None:
-        tasks = [*self._roles, *self._couriers]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await break_off(*self._roles, *self._couriers)
         await self._http.aclose()
         await self._client.close()
         await self._broker.close()

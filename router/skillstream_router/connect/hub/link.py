@@ -12,6 +12,7 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
+from skillstream.breaking_off import break_off
 from skillstream_router.connect.backoff import Backoff
 from skillstream_router.connect.broker import ConnectBroker
 from skillstream_schemas.connect_errors import HubRefused, HubUnavailable
@@ -187,8 +188,7 @@ class HubLink:
                 await self._take(socket, read_frame(raw))
             raise HubUnavailable("the hub closed the connection")
         finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            await break_off(beating)
 
     async def _beat(self, socket: ClientConnection) -> None:
         while True:

@@ -6,6 +6,7 @@ import asyncio
 
 from starlette.requests import Request
 
+from skillstream.breaking_off import break_off
 from skillstream.task import Task
 from skillstream_router.http.event_stream import disconnected
 from skillstream_schemas.event import FinalEvent
@@ -29,6 +30,4 @@ async def final_of(task: Task, request: Request) -> FinalEvent | None:
             return None
         raise GatewayStopping
     finally:
-        for part in work:
-            part.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+        await break_off(*work)
