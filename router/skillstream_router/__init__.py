@@ -5,8 +5,6 @@ from skillstream_schemas.errors import MissingExtra
 try:
     from .app import Router
 except ModuleNotFoundError as error:
-    if (error.name or "").startswith("skillstream"):
-        raise
-    raise MissingExtra(f"the router needs {error.name} (pip install 'skillstream[router]')") from None
+    raise MissingExtra.of(error, "the router needs", "router") from None
 
 __all__ = ["Router"]

@@ -150,9 +150,7 @@ def _http_server(settings: Settings, clock: Clock) -> HttpServer:
     try:
         from .http import HttpServer
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("skillstream"):
-            raise
-        raise MissingExtra(f"HTTP needs {error.name}", hint="pip install 'skillstream[http]'") from None
+        raise MissingExtra.of(error, "HTTP needs", "http") from None
     return HttpServer(settings, clock)
 
 

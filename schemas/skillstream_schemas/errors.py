@@ -5,7 +5,7 @@ The first line of a class's docstring says what happened; `hint` says what to do
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from .failure_code import FailureCode as FailureCode
 
@@ -64,6 +64,16 @@ class MissingExtra(SkillstreamError, ImportError):
 
     code = "missing_extra"
     hint = "install the extra that the text names"
+
+    def __init__(self, message: str = "", *, extra: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=f"pip install 'skillstream[{extra}]'" if extra else hint)
+
+    @classmethod
+    def of(cls, error: ModuleNotFoundError, who_needs: str, extra: str) -> Self:
+        """The error for a package that is missing; raises `error` itself where it is a module of ours: that is a fault."""
+        if (error.name or "").startswith("skillstream"):
+            raise error
+        return cls(f"{who_needs} {error.name}", extra=extra)
 
 
 class UnknownAgent(SkillstreamError):

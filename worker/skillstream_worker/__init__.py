@@ -14,9 +14,7 @@ try:
     from .stock import arq_settings
     from .sync_context import SyncTaskContext
 except ModuleNotFoundError as error:
-    if (error.name or "").startswith("skillstream"):
-        raise
-    raise MissingExtra(f"workers need {error.name} (pip install 'skillstream[worker]')") from None
+    raise MissingExtra.of(error, "workers need", "worker") from None
 
 __all__ = [
     "Agent",

@@ -88,7 +88,7 @@ def _httpx() -> Any:
     try:
         import httpx
     except ModuleNotFoundError:
-        raise MissingExtra("asking chat agents needs httpx", hint="pip install 'skillstream[uagents]'") from None
+        raise MissingExtra("asking chat agents needs httpx", extra="uagents") from None
     return httpx
 
 

@@ -22,7 +22,7 @@ try:
         TextContent,
     )
 except ModuleNotFoundError:
-    raise MissingExtra("handlers of chat messages need uagents-core", hint="pip install 'skillstream[uagents]'") from None
+    raise MissingExtra("handlers of chat messages need uagents-core", extra="uagents") from None
 
 _WAITING = 100
 

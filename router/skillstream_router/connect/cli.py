@@ -104,9 +104,7 @@ def _import(name: str, extra: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("skillstream"):
-            raise
-        raise MissingExtra(f"this connector needs {error.name}", hint=f"pip install 'skillstream[{extra}]'") from None
+        raise MissingExtra.of(error, "this connector needs", extra) from None
 
 
 def _secret(variable: str, file: Path | None) -> str:

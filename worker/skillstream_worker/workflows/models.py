@@ -47,7 +47,7 @@ def load_pydantic_ai() -> None:
     try:
         import pydantic_ai.models  # noqa: F401
     except ImportError:
-        raise MissingExtra("agent nodes need pydantic-ai", hint="pip install 'skillstream[pydantic-ai]'") from None
+        raise MissingExtra("agent nodes need pydantic-ai", extra="pydantic-ai") from None
 
 
 class AgentShelf:

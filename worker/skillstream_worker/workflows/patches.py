@@ -12,20 +12,22 @@ Patch = list[dict[str, Any]]
 
 def make_patch(before: Any, after: Any) -> Patch:
     """The operations that turn one JSON value into another; raises MissingExtra."""
-    try:
-        import jsonpatch
-    except ImportError:
-        raise MissingExtra("JSON Patches need jsonpatch", hint="pip install 'skillstream[pydantic-ai]'") from None
-    return jsonpatch.make_patch(before, after).patch
+    patch: Patch = _jsonpatch().make_patch(before, after).patch
+    return patch
 
 
 def apply_patch(before: Any, patch: Patch) -> Any:
     """The value behind the operations; `before` stays as it is. Raises InvalidNodeOutput, MissingExtra."""
-    try:
-        import jsonpatch
-    except ImportError:
-        raise MissingExtra("JSON Patches need jsonpatch", hint="pip install 'skillstream[pydantic-ai]'") from None
+    jsonpatch = _jsonpatch()
     try:
         return jsonpatch.apply_patch(before, patch)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
         raise InvalidNodeOutput(f"a patch that a node yielded does not fit what it yielded before: {error}") from None
+
+
+def _jsonpatch() -> Any:
+    try:
+        import jsonpatch
+    except ImportError:
+        raise MissingExtra("JSON Patches need jsonpatch", extra="pydantic-ai") from None
+    return jsonpatch

@@ -23,9 +23,7 @@ class Tracing:
             try:
                 from opentelemetry import trace
             except ImportError:
-                raise MissingExtra(
-                    "enable_tracing needs opentelemetry-api", hint="pip install 'skillstream[pydantic-ai]'"
-                ) from None
+                raise MissingExtra("enable_tracing needs opentelemetry-api", extra="pydantic-ai") from None
             self._tracer = trace.get_tracer("skillstream")
 
     def span(self, name: str, traceparent: str | None = None) -> AbstractContextManager[Span | None]:
