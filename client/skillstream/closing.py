@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skillstream_schemas.errors import FailureCode, UnknownTask
-from skillstream_schemas.event import FinalEvent, event_from_fields
+from skillstream_schemas.event import FinalEvent, agent_metadata, event_from_fields
 from skillstream_schemas.ids import START
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.state import TaskState
@@ -21,6 +21,13 @@ class Verdict:
     state: TaskState
     reason: str
     error: str | None = None
+
+    def final(self, agent: str, text: str = "") -> FinalEvent:
+        """The final of a task that ends so; the script that writes it decides its id and time."""
+        return FinalEvent(
+            id=START, at=0, state=self.state, text=text, metadata=agent_metadata(agent),
+            error=self.error, reason=self.reason, chunks=0,
+        )  # fmt: skip
 
 
 def attempts_exhausted(max_attempts: int, last_worker: str) -> Verdict:
@@ -60,16 +67,7 @@ async def close_from_outside(broker: Broker, task_id: str, verdict: Verdict, clo
         request, transcript = known
         if transcript.final is not None:
             return transcript.final
-        final = FinalEvent(
-            id=START,  # the script decides the id and the time
-            at=0,
-            state=verdict.state,
-            text=transcript.text,
-            metadata={"agentId": request.agent, "agentName": request.agent},
-            error=verdict.error,
-            reason=verdict.reason,
-            chunks=0,
-        )
+        final = verdict.final(request.agent, transcript.text)
         ended = await broker.close_task(task_id, Ending(final, transcript.cursor, transcript.keep), closer)
         if ended is not None:
             return ended

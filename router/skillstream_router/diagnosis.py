@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from skillstream.closing import Verdict, attempts_exhausted, interrupted
 from skillstream_schemas.errors import FailureCode
 from skillstream_schemas.event import HandedBack
+from skillstream_schemas.limits import DEFAULT_ATTEMPTS
 from skillstream_schemas.request import OnRetry
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
@@ -20,7 +21,6 @@ ORPHAN_AFTER_MS = 30_000
 EXPIRY_MARGIN_MS = 3_600_000
 """A task that is not final so long before its stream would go is ended."""
 _TAKEN = Verdict(TaskState.FAILED, "another task had this id before", FailureCode.TASK_ID_TAKEN)
-_MAX_ATTEMPTS = 3  # where a submission does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _verdict_of_opener(seen: Sighting) -> Verdict | None:
     worker, handed_back = opening.text("worker"), top.text("handed_back")
     if first.text("on_retry") == OnRetry.FAIL and handed_back != HandedBack.ELSEWHERE:
         return interrupted(worker)
-    strikes, max_attempts = opening.number("strikes", 0), first.number("max_attempts", _MAX_ATTEMPTS)
+    strikes, max_attempts = opening.number("strikes", 0), first.number("max_attempts", DEFAULT_ATTEMPTS)
     is_free = handed_back in (HandedBack.DRAIN, HandedBack.ELSEWHERE) and strikes > 0
     return attempts_exhausted(max_attempts, worker) if strikes + (not is_free) > max_attempts else None
 

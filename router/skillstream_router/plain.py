@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry
 from skillstream_schemas.ids import SUBMISSION, is_name
+from skillstream_schemas.limits import MAX_LABEL_CHARS
 from skillstream_schemas.request import MAX_DEADLINE_MS, WIRE_VERSION, OnRetry, read_json
 from skillstream_schemas.state import FINAL_STATES, TaskState
 
 _SUBMISSION = str(SUBMISSION)
 _SUBMISSION_HEAD = ((b"type", b"status"), (b"state", TaskState.SUBMITTED.value.encode()), (b"v", WIRE_VERSION.encode()))
 _DIGITS, _ZERO = 15, ord("0")
-_LABEL = 256
 _SHORT = 256
 _ATTEMPTS = 100
 """Fewer than the contract allows, as all limits here may be."""
@@ -119,7 +119,7 @@ def _check_name(raw: bytes) -> str:
 
 def _check_label(raw: bytes) -> str:
     text = raw.decode()
-    if not 0 < len(text) <= _LABEL:
+    if not 0 < len(text) <= MAX_LABEL_CHARS:
         raise ValueError("no label")
     return text
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from skillstream_schemas.errors import MalformedEntry, SkillstreamError
 from skillstream_schemas.event import FinalEvent, event_from_fields, request_from_fields
 from skillstream_schemas.ids import SUBMISSION, EventId, is_name
+from skillstream_schemas.limits import MAX_LABEL_CHARS
 from skillstream_schemas.request import TaskRequest, compact_json
 from skillstream_schemas.state import TaskState
 
 from .plain import Asked, Outcome, plain_final, plain_request
 from .store.record import UNKNOWN, TaskRecord
 
-_LABEL = 256
 _HEAD = ("type", "state", "v", "at")
 _MAX_MS = 10**15
 _MAX_RING_MS = 10**14
@@ -207,8 +207,8 @@ def _request_of(first: RawEntry) -> tuple[Asked | TaskRequest, str | None]:
     try:
         return read_request(first), None
     except SkillstreamError as error:
-        agent = first.text("agent")
-        known = Asked(agent if is_name(agent) else UNKNOWN, first.text("skill")[:_LABEL] or UNKNOWN, "", 0, None, None, None)
+        agent, skill = first.text("agent"), first.text("skill")[:MAX_LABEL_CHARS]
+        known = Asked(agent if is_name(agent) else UNKNOWN, skill or UNKNOWN, "", 0, None, None, None)
         return known, error.message
 
 

@@ -21,7 +21,7 @@ from skillstream_schemas.errors import (
     UnknownTask,
 )
 from skillstream_schemas.event import FinalEvent
-from skillstream_schemas.ids import START, EventId
+from skillstream_schemas.ids import EventId
 from skillstream_schemas.state import TaskState
 
 from .broker import ROUTER, RouterBroker
@@ -176,7 +176,7 @@ class Reaper:
             await close_from_outside(self._broker, record.id, verdict, ROUTER)
         except (MalformedEntry, StreamGap) as error:
             log.error("task %s ends without the text so far: %s", record.id, error)
-            await self._close_unread(record, seen, _final(record, verdict))
+            await self._close_unread(record, seen, verdict.final(record.agent))
         except (UnknownTask, StreamLost):
             self.look([record.id])
 
@@ -192,20 +192,7 @@ class Reaper:
         await self._broker.end_lost(
             record.id,
             record.original_request(),
-            _final(record, verdict),
+            verdict.final(record.agent),
             attempt=record.attempt + 1,
             submitted_at=record.submitted_at,
         )
-
-
-def _final(record: TaskRecord, verdict: Verdict) -> FinalEvent:
-    return FinalEvent(
-        id=START,  # the script decides the id and the time
-        at=0,
-        state=verdict.state,
-        text="",
-        metadata={"agentId": record.agent, "agentName": record.agent},
-        error=verdict.error,
-        reason=verdict.reason,
-        chunks=0,
-    )

@@ -12,7 +12,7 @@ from skillstream.broker import Settlement
 from skillstream_schemas import job as arq_job
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, MalformedJob, SkillstreamError
-from skillstream_schemas.event import FinalEvent
+from skillstream_schemas.event import FinalEvent, agent_metadata
 from skillstream_schemas.ids import START
 
 from .broker import RouterBroker
@@ -43,7 +43,7 @@ class Ended(NamedTuple):
 def final_of_record(record: TaskRecord, text: str) -> FinalEvent:
     """The final event of an ended task as the database has it; a stream gives it its id."""
     nested = {name: json.loads(getattr(record, name) or "null") for name in ("data", "metadata", "usage")}
-    nested["metadata"] = nested["metadata"] or {"agentId": record.agent, "agentName": record.agent}
+    nested["metadata"] = nested["metadata"] or agent_metadata(record.agent)
     return FinalEvent(
         id=START,
         at=record.finished_at or 0,

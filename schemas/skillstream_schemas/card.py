@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import MalformedEntry
-from .limits import MAX_BYTES
+from .limits import DEFAULT_ATTEMPTS, MAX_BYTES
 from .request import OnRetry, describe
 
 
@@ -21,7 +21,7 @@ class SkillCard(BaseModel):
     examples: tuple[str, ...] = ()
     streaming: bool = False
     timeout_s: float | None = None
-    max_attempts: int = 3
+    max_attempts: int = DEFAULT_ATTEMPTS
     on_retry: OnRetry = OnRetry.RESTART
 
 

@@ -176,6 +176,11 @@ _validated: Callable[[dict[str, Any]], StatusEvent | ChunkEvent | FinalEvent] = 
 _JSON = ("metadata", "data", "usage")
 
 
+def agent_metadata(agent: str) -> dict[str, JsonValue]:
+    """What the metadata of every final holds beside the skill's own."""
+    return {"agentId": agent, "agentName": agent}
+
+
 def event_from_fields(event_id: EventId, fields: Fields) -> StatusEvent | ChunkEvent | FinalEvent:
     """Reads an event from the fields of the entry `event_id`.
 

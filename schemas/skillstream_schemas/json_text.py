@@ -1,6 +1,10 @@
-"""How large and how deep a JSON text may be: checked before it is parsed, and before it is written for others to read."""
+"""JSON as text: how it is written here, and how large and how deep it may be, which is checked before it is parsed."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
 
 from .limits import MAX_BYTES
 
@@ -15,6 +19,9 @@ MAX_JSON_VALUES = 200_000
 _KEPT = b'[]{}"'
 _DELETED = bytes(byte for byte in range(256) if byte not in _KEPT)
 _ALIKE = bytes.maketrans(b"{}", b"[]")
+# made once: json.dumps makes an encoder at each call that asks for anything but its defaults
+json_text: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+"""JSON of any size without spaces, with real characters instead of escapes; raises ValueError for NaN and infinities."""
 
 
 def check_json(text: str) -> None:

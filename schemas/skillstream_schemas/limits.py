@@ -11,6 +11,10 @@ MAX_BYTES = 16 * MIB
 """What no setting may exceed: readers refuse a larger JSON text before they parse it."""
 MAX_FIELDS = 64
 """Fields of one entry or request; the contract knows fewer than half as many."""
+MAX_LABEL_CHARS = 256
+"""The name of a skill, a payer, and other words of a request that are no names of keys."""
+DEFAULT_ATTEMPTS, MOST_ATTEMPTS = 3, 1000
+"""Attempts at a task where its skill does not say how many (the script that opens them has that too), and the most it may say."""
 
 
 class Limits(BaseModel):

@@ -12,14 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, V
 
 from .errors import InvalidName, InvalidRequest, MalformedEntry, MessageTooLarge
 from .ids import check_name
-from .json_text import check_json
-from .limits import MAX_FIELDS, Limits, utf8_length
+from .json_text import check_json, json_text
+from .limits import DEFAULT_ATTEMPTS, MAX_FIELDS, MAX_LABEL_CHARS, MOST_ATTEMPTS, Limits, utf8_length
 from .money import MAX_MICROS
 
 WIRE_VERSION = "1"
 MAX_DEADLINE_MS = 253_402_300_799_999
 """The last moment of the year 9999 in UTC (unix ms): Python knows no later one."""
-_LABEL = 256
 _PLACE = 4
 """Parts of a place inside nested values that an error names."""
 _DESCRIPTION = 500
@@ -55,21 +54,21 @@ class TaskRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     agent: str
-    skill: str = Field(min_length=1, max_length=_LABEL)
+    skill: str = Field(min_length=1, max_length=MAX_LABEL_CHARS)
     message: str
-    max_attempts: int = Field(default=3, ge=1, le=1000)
+    max_attempts: int = Field(default=DEFAULT_ATTEMPTS, ge=1, le=MOST_ATTEMPTS)
     price_micros: int = Field(default=0, ge=0, le=MAX_MICROS)
     on_retry: OnRetry = OnRetry.RESTART
     context_id: str | None = None
     follows: str | None = None
-    payer: str | None = Field(default=None, min_length=1, max_length=_LABEL)
-    sender_id: str | None = Field(default=None, min_length=1, max_length=_LABEL)
+    payer: str | None = Field(default=None, min_length=1, max_length=MAX_LABEL_CHARS)
+    sender_id: str | None = Field(default=None, min_length=1, max_length=MAX_LABEL_CHARS)
     parent: str | None = None
-    admission: str | None = Field(default=None, max_length=_LABEL)
+    admission: str | None = Field(default=None, max_length=MAX_LABEL_CHARS)
     deadline: int | None = Field(default=None, ge=0, le=MAX_DEADLINE_MS)
     metadata: dict[str, JsonValue] | None = None
     history: tuple[HistoryMessage, ...] | None = Field(default=None, fail_fast=True)
-    traceparent: str | None = Field(default=None, max_length=_LABEL)
+    traceparent: str | None = Field(default=None, max_length=MAX_LABEL_CHARS)
     data: JsonValue = None
 
     @field_validator("agent", "context_id", "follows", "parent")
@@ -167,16 +166,12 @@ def _size_bytes(name: str, text: str) -> int:
         raise InvalidRequest(f"{name} is not valid Unicode text: it holds a lone surrogate") from None
 
 
-# made once: json.dumps makes an encoder at each call that asks for anything but its defaults
-_JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
 def compact_json(value: Any) -> str:
     """JSON without spaces, with real characters instead of escapes.
 
     Raises ValueError for NaN and infinities, and for what readers would refuse as too deep or too large.
     """
-    text = _JSON_ENCODER.encode(value)
+    text = json_text(value)
     check_json(text)
     return text
 

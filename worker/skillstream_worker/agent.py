@@ -11,6 +11,7 @@ from arq.worker import Function
 from skillstream_schemas import keys
 from skillstream_schemas.card import AgentCard
 from skillstream_schemas.ids import check_name
+from skillstream_schemas.limits import DEFAULT_ATTEMPTS, MAX_LABEL_CHARS, MOST_ATTEMPTS
 from skillstream_schemas.money import Price, usd_to_micros
 from skillstream_schemas.request import OnRetry
 
@@ -75,7 +76,7 @@ class Agent:
         examples: Sequence[str] = (),
         streaming: bool | None = None,
         timeout: float | None = None,
-        max_attempts: int = 3,
+        max_attempts: int = DEFAULT_ATTEMPTS,
         retry_on: Sequence[type[BaseException]] = (),
         on_retry: str = OnRetry.RESTART.value,
         chunking: Chunking | None = None,
@@ -115,12 +116,12 @@ class Agent:
             raise TypeError('a skill has a name: @agent.skill("research") instead of @agent.skill')
         if on_retry not in tuple(OnRetry):
             raise ValueError(f"on_retry {on_retry!r} is none of {', '.join(OnRetry)}")
-        if not name or len(name) > 256:
-            raise ValueError("a skill's name has 1 to 256 characters")
+        if not name or len(name) > MAX_LABEL_CHARS:
+            raise ValueError(f"a skill's name has 1 to {MAX_LABEL_CHARS} characters")
         if name in self.skills:
             raise ValueError(f"agent {self.name} has a skill {name!r} already")
-        if not 1 <= max_attempts <= 1000:
-            raise ValueError(f"max_attempts {max_attempts} is not between 1 and 1000")
+        if not 1 <= max_attempts <= MOST_ATTEMPTS:
+            raise ValueError(f"max_attempts {max_attempts} is not between 1 and {MOST_ATTEMPTS}")
         if timeout is not None and not timeout > 0:  # nor NaN
             raise ValueError(f"timeout {timeout} s is not positive")
 

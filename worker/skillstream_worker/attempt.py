@@ -12,7 +12,6 @@ from skillstream.broker import Settlement, flat
 from skillstream.closing import Verdict, close_from_outside, read_transcript
 from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, StreamGap, Unpublishable
 from skillstream_schemas.event import FinalEvent, HandedBack
-from skillstream_schemas.ids import START
 
 from .agent import Agent
 from .answers import Loss
@@ -251,11 +250,7 @@ class Attempt:
         """Ends a task whose stream cannot be read, without its text: it would be claimed and given up for ever."""
         broker, task_id = self._services.broker, self.lease.task_id
         log.error("task %s cannot be read and is closed: %s", task_id, verdict.reason)
-        metadata = {"agentId": self._agent.name, "agentName": self._agent.name}
-        final = FinalEvent(
-            id=START, at=0, state=verdict.state, text="", metadata=dict(metadata), chunks=0,
-            error=verdict.error, reason=verdict.reason,
-        )  # fmt: skip
+        final = verdict.final(self._agent.name)
         written: FinalEvent | None = None
         while written is None:
             top = await broker.look(task_id, 1)

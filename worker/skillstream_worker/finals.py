@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from skillstream_schemas import job as arq_job
 from skillstream_schemas import keys as arq_keys
+from skillstream_schemas.event import agent_metadata
 from skillstream_schemas.job import Job
 from skillstream_schemas.request import compact_json
 
@@ -19,9 +20,9 @@ def final_fields(agent: str, end: End, text: str, chunks: int, usage: Mapping[st
     if end.data is not None:
         fields += ["data", compact_json(end.data)]
     if end.metadata:
-        fields += ["metadata", compact_json({**end.metadata, "agentId": agent, "agentName": agent})]
+        fields += ["metadata", compact_json({**end.metadata, **agent_metadata(agent)})]
     else:
-        # names of agents need no escapes; this is what most finals carry
+        # `agent_metadata` as most finals carry it; names of agents need no escapes
         fields += ["metadata", f'{{"agentId":"{agent}","agentName":"{agent}"}}']
     if end.error is not None:
         fields += ["error", end.error.value]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from skillstream_schemas.card import SkillCard
+from skillstream_schemas.limits import DEFAULT_ATTEMPTS
 from skillstream_schemas.request import OnRetry
 
 from .chunking import Chunking
@@ -38,7 +39,7 @@ class Skill:
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     timeout_s: float | None = None
-    max_attempts: int = 3
+    max_attempts: int = DEFAULT_ATTEMPTS
     retry_on: tuple[type[BaseException], ...] = ()
     on_retry: OnRetry = OnRetry.RESTART
     chunking: Chunking = field(default_factory=Chunking)

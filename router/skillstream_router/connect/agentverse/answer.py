@@ -17,7 +17,7 @@ from uagents_core.contrib.protocols.chat import (
 )
 
 from skillstream.cutting import Boundary, last_boundary, split
-from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent
+from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent, agent_metadata
 from skillstream_schemas.request import compact_json
 from skillstream_schemas.state import TaskState
 
@@ -29,7 +29,7 @@ PIECE_CHARS = 2000
 """A piece without a boundary is not held back beyond this."""
 MESSAGE_BYTES = 4000
 """An answer that was not streamed is one message up to this size, and several beyond."""
-_OURS = ("agentId", "agentName")
+_OURS = agent_metadata("").keys()
 
 
 class Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from json.encoder import encode_basestring as quoted
 from typing import Any
 
@@ -10,6 +9,7 @@ from skillstream_router.http.failures import shown, status_of
 from skillstream_schemas.errors import FailureCode, SkillstreamError
 from skillstream_schemas.event import FinalEvent, StatusEvent
 from skillstream_schemas.ids import EventId
+from skillstream_schemas.json_text import json_text
 from skillstream_schemas.state import TaskState
 
 from .error_shape import error_body, run_error
@@ -44,7 +44,7 @@ class ChatFace(TextFace):
     def __init__(self, task_id: str, model: str, created_s: int, *, settled: int, usage: bool, progress: bool) -> None:
         super().__init__(settled=settled, progress=progress)
         head = {"id": f"chatcmpl-{task_id}", "object": "chat.completion.chunk", "created": created_s, "model": model}
-        self._head = f"data: {_json(head)[:-1]}"
+        self._head = f"data: {json_text(head)[:-1]}"
         self._tail = ',"usage":null}\n\n' if usage else "}\n\n"
         self._usage = usage
         # all of a chunk but its text is the same each time
@@ -64,7 +64,7 @@ class ChatFace(TextFace):
 
     def _status(self, status: StatusEvent) -> str:
         said = status.model_dump(mode="json", include={"text", "progress", "metadata"}, exclude_none=True)
-        return f'{self._head},"choices":[],"skillstream":{_json({"type": "status", **said})}{self._tail}'
+        return f'{self._head},"choices":[],"skillstream":{json_text({"type": "status", **said})}{self._tail}'
 
     def _final(self, final: FinalEvent, rest: str) -> str:
         told = self._delta(final.id, rest) if rest else ""
@@ -74,17 +74,13 @@ class ChatFace(TextFace):
         told += self._chunk({}, finish)
         usage = completion_usage(final.usage) if self._usage else None
         if usage is not None:
-            told += f'{self._head},"choices":[],"usage":{_json(usage)}}}\n\n'
+            told += f'{self._head},"choices":[],"usage":{json_text(usage)}}}\n\n'
         return told + _DONE
 
     def _chunk(self, delta: dict[str, str], finish: str | None) -> str:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return f'{self._head},"choices":[{_json(choice)}]{self._tail}'
+        return f'{self._head},"choices":[{json_text(choice)}]{self._tail}'
 
     @staticmethod
     def _error(body: dict[str, Any]) -> str:
-        return f"data: {_json({'error': body})}\n\n"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return f"data: {json_text({'error': body})}\n\n"

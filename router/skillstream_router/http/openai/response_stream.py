@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from json.encoder import encode_basestring as quoted
 from typing import Any
 
@@ -11,6 +10,7 @@ from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.event import FinalEvent, StatusEvent
 from skillstream_schemas.gateway_errors import AttemptRestarted
 from skillstream_schemas.ids import SUBMISSION, EventId
+from skillstream_schemas.json_text import json_text
 
 from .response_object import ended, going_on, output_item, text_part
 from .sequence import number_of
@@ -36,7 +36,7 @@ class ResponseFace(TextFace):
         self._where = {"item_id": f"msg_{task_id}", "output_index": 0, "content_index": 0}
         # all of a delta but its number and text is the same each time
         kind = "response.output_text.delta"
-        rest = _json({"type": kind, **self._where, "logprobs": []})[:-1]
+        rest = json_text({"type": kind, **self._where, "logprobs": []})[:-1]
         self._before = f'event: {kind}\ndata: {rest},"sequence_number":'
 
     def failure(self, error: SkillstreamError) -> bytes:
@@ -87,8 +87,4 @@ class ResponseFace(TextFace):
 
     @staticmethod
     def _event(kind: str, number: int, fields: dict[str, Any]) -> str:
-        return f"event: {kind}\ndata: {_json({'type': kind, 'sequence_number': number, **fields})}\n\n"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return f"event: {kind}\ndata: {json_text({'type': kind, 'sequence_number': number, **fields})}\n\n"
