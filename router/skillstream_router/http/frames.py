@@ -6,13 +6,24 @@ writes it. Both carry `event`, the id and type of the event: the cursor to come 
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from json.encoder import encode_basestring as quoted
 from typing import Any
 
 from skillstream.broker import Entry
+from skillstream_router.json_rpc import Frame, call_frame
+from skillstream_router.society import (
+    COMPLETE,
+    STATUS,
+    data_part,
+    ending_metadata,
+    progress_metadata,
+    restart_metadata,
+    task_params,
+    text_part,
+)
 from skillstream_schemas.event import ChunkEvent, FinalEvent, ResetEvent, StatusEvent, event_from_fields
+from skillstream_schemas.json_text import json_text
 from skillstream_schemas.state import TaskState
 
 from .event_json import is_text_chunk
@@ -43,54 +54,41 @@ def frame_of(task_id: str, item: Entry | ResetEvent, form: Form) -> str | None:
             f'"params":{{"task_id":"{task_id}",{said},{place}}}}}'
         )
     event = item if isinstance(item, ResetEvent) else event_from_fields(*item)
-    params = _params(event, form)
+    params = _params(task_id, event, form)
     if params is None:
         return None
     suffix = f"reset-{event.attempt}" if isinstance(event, ResetEvent) else str(event.id)
-    method = "task.complete" if isinstance(event, FinalEvent) else "task.status"
-    return written({"jsonrpc": "2.0", "id": f"{task_id}:{suffix}", "method": method, "params": {"task_id": task_id, **params}})
+    return json_text(call_frame(COMPLETE if isinstance(event, FinalEvent) else STATUS, params, f"{task_id}:{suffix}"))
 
 
-def written(frame: dict[str, Any]) -> str:
-    """A frame as text."""
-    return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
-
-
-def _params(event: StatusEvent | ChunkEvent | FinalEvent | ResetEvent, form: Form) -> dict[str, Any] | None:
-    more: dict[str, Any]
+def _params(task_id: str, event: StatusEvent | ChunkEvent | FinalEvent | ResetEvent, form: Form) -> Frame | None:
+    state, data = TaskState.WORKING, None
+    text: str | None
     match event:
-        case ResetEvent(attempt=attempt, keep=keep):
-            # nothing on this wire takes text back: who accumulates looks here, and the completion has the whole text
-            restarted = {"code": "attempt_restarted", "attempt": attempt, "keep": keep}
-            return _laid_out(form, TaskState.WORKING, "", None, restarted, {"type": "reset"})
-        case ChunkEvent(mode=mode, data=data):
-            more = {} if mode is None else {"mode": mode}
-            return _laid_out(form, TaskState.WORKING, event.text, data, more, {"id": str(event.id), "type": "chunk"})
-        case StatusEvent(text=str() as text, progress=progress):
-            more = {**(event.metadata or {}), **({} if progress is None else {"progress": progress})}
-            return _laid_out(form, TaskState.WORKING, text, None, more, {"id": str(event.id), "type": "status"})
+        case ResetEvent():
+            text, metadata, said = "", restart_metadata(event), {"type": "reset"}
+        case ChunkEvent(mode=mode):
+            text, data, metadata = event.text, event.data, {} if mode is None else {"mode": mode}
+            said = {"id": str(event.id), "type": "chunk"}
+        case StatusEvent(text=str() as text):
+            metadata, said = progress_metadata(event), {"id": str(event.id), "type": "status"}
         case FinalEvent():
-            ending = {"error": event.error, "reason": event.reason, "usage": event.usage}
-            more = {**event.metadata, **{name: value for name, value in ending.items() if value is not None}}
-            return _laid_out(form, event.state, event.text, event.data, more, {"id": str(event.id), "type": "final"})
+            state, text, data = event.state, event.text, event.data
+            metadata, said = ending_metadata(event), {"id": str(event.id), "type": "final"}
         case _:
             return None
+    layout = _flat if form is Form.FLAT else _nested
+    return {**layout(task_id, state, text, data, metadata, said.get("id", "")), "event": said}
 
 
-def _laid_out(
-    form: Form, state: TaskState, text: str | None, data: Any, metadata: dict[str, Any], event: dict[str, str]
-) -> dict[str, Any]:
-    params: dict[str, Any]
-    if form is Form.FLAT:
-        params = {"state": state.value, "text": text or "", "final": state.is_final}
-        if data is not None:
-            params["data"] = data
-    else:
-        parts: list[dict[str, Any]] = [] if text is None else [{"type": "text", "text": text}]
-        if data is not None:
-            parts.append({"type": "data", "data": {"component": "artifact", "id": event.get("id", ""), "payload": data}})
-        params = {"status": {"state": state.value, "message": {"role": "agent", "parts": parts}}, "final": state.is_final}
-    if metadata:
-        params["metadata"] = metadata
-    params["event"] = event
-    return params
+def _nested(task_id: str, state: TaskState, text: str | None, data: Any, metadata: Frame, part_id: str) -> Frame:
+    parts = [] if text is None else [text_part(text)]
+    if data is not None:
+        parts.append(data_part(part_id, data))
+    return task_params(task_id, state, parts, metadata)
+
+
+def _flat(task_id: str, state: TaskState, text: str | None, data: Any, metadata: Frame, part_id: str) -> Frame:
+    params = {"task_id": task_id, "state": state.value, "text": text or "", "final": state.is_final}
+    more = {"data": data, "metadata": metadata or None}
+    return params | {name: value for name, value in more.items() if value is not None}

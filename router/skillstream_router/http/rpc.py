@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from skillstream_router.json_rpc import (
+    BAD_ID,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    NEITHER,
+    NO_OBJECT,
+    PARSE_ERROR,
+    SERVER_ERROR,
+    RpcId,
+    call_frame,
+    error_frame,
+    is_id,
+    result_frame,
+)
 from skillstream_schemas.errors import MalformedEntry, SkillstreamError
-from skillstream_schemas.json_text import check_values
+from skillstream_schemas.json_text import check_values, json_text
 from skillstream_schemas.request import read_json
 
 from .failures import shown
-from .frames import written
-
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, FAILED = -32700, -32600, -32601, -32602, -32000
-_ID_CHARS = 256
-
-RpcId = str | int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +32,13 @@ class Call:
 
     method: str
     params: dict[str, Any]
-    id: RpcId
+    id: RpcId | None
 
 
 class RpcError(Exception):
     """What a frame is refused with; it stays on the socket."""
 
-    def __init__(self, code: int, message: str, rpc_id: RpcId = None) -> None:
+    def __init__(self, code: int, message: str, rpc_id: RpcId | None = None) -> None:
         super().__init__(message)
         self.code, self.message, self.rpc_id = code, message, rpc_id
 
@@ -43,15 +51,15 @@ def read_call(text: str) -> Call | None:
     except (ValueError, MalformedEntry) as error:
         raise RpcError(PARSE_ERROR, str(error)[:200]) from None
     if not isinstance(frame, dict) or frame.get("jsonrpc") != "2.0":
-        raise RpcError(INVALID_REQUEST, "not one JSON-RPC 2.0 object")
+        raise RpcError(INVALID_REQUEST, NO_OBJECT)
     rpc_id = frame.get("id")
-    if isinstance(rpc_id, bool) or not isinstance(rpc_id, str | int | None) or len(str(rpc_id)) > _ID_CHARS:
-        raise RpcError(INVALID_REQUEST, "the id is neither a string nor an integer, or too long")
+    if not is_id(rpc_id):
+        raise RpcError(INVALID_REQUEST, BAD_ID)
     method, params = frame.get("method"), frame.get("params", {})
     if method is None and ("result" in frame or "error" in frame):
         return None
     if not isinstance(method, str):
-        raise RpcError(INVALID_REQUEST, "neither a call nor an answer", rpc_id)
+        raise RpcError(INVALID_REQUEST, NEITHER, rpc_id)
     if not isinstance(params, dict):
         raise RpcError(INVALID_PARAMS, "params is not an object", rpc_id)
     return Call(method, params, rpc_id)
@@ -59,19 +67,17 @@ def read_call(text: str) -> Call | None:
 
 def result_text(rpc_id: RpcId, result: dict[str, Any]) -> str:
     """The answer to a call."""
-    return written({"jsonrpc": "2.0", "id": rpc_id, "result": result})
+    return json_text(result_frame(rpc_id, result))
 
 
 def notification_text(method: str, params: dict[str, Any]) -> str:
     """A call that needs no answer."""
-    return written({"jsonrpc": "2.0", "method": method, "params": params})
+    return json_text(call_frame(method, params))
 
 
-def error_text(error: RpcError | SkillstreamError, rpc_id: RpcId = None) -> str:
+def error_text(error: RpcError | SkillstreamError, rpc_id: RpcId | None = None) -> str:
     """The answer to a call that failed; an error of ours has its code and message in `data`."""
     if isinstance(error, RpcError):
-        body: dict[str, Any] = {"code": error.code, "message": error.message}
-    else:
-        told = shown(error)
-        body = {"code": FAILED, "message": told["message"], "data": told}
-    return written({"jsonrpc": "2.0", "id": rpc_id, "error": body})
+        return json_text(error_frame(rpc_id, error.code, error.message))
+    told = shown(error)
+    return json_text(error_frame(rpc_id, SERVER_ERROR, told["message"], told))

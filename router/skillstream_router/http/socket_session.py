@@ -10,6 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from skillstream.breaking_off import break_off
 from skillstream.task import Task
+from skillstream_router.json_rpc import METHOD_NOT_FOUND, SERVER_ERROR
 from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.ids import START, EventId
 from skillstream_schemas.state import TaskState
@@ -17,7 +18,7 @@ from skillstream_schemas.state import TaskState
 from .caller import Caller
 from .frames import Form, frame_of
 from .gateway import Gateway
-from .rpc import FAILED, METHOD_NOT_FOUND, Call, RpcError, error_text, notification_text, read_call, result_text
+from .rpc import Call, RpcError, error_text, notification_text, read_call, result_text
 from .socket_calls import Cancel, Execute, Follow, read
 
 NORMAL, GOING_AWAY, POLICY, INTERNAL = 1000, 1001, 1008, 1011
@@ -83,7 +84,7 @@ class SocketSession:
 
     async def _start(self, call: Call) -> None:
         if len(self._work) >= _MOST_AT_ONCE:
-            error = RpcError(FAILED, f"{_MOST_AT_ONCE} tasks and calls at once are all that a socket may have")
+            error = RpcError(SERVER_ERROR, f"{_MOST_AT_ONCE} tasks and calls at once are all that a socket may have")
             await self._send(error_text(error, call.id))
             return
         task = asyncio.get_running_loop().create_task(self._answer(call))

@@ -9,24 +9,16 @@ from collections.abc import Callable
 from skillstream.clock import Clock
 from skillstream_router.connect.broker import ConnectBroker
 from skillstream_router.connect.deliveries import Deliveries
+from skillstream_router.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_ERROR, Frame, error_frame, result_frame
 from skillstream_schemas.connect_errors import HubUnavailable
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, InvalidRequest, SkillstreamError
 from skillstream_schemas.state import TaskState
 
 from .execution import Execution, conversation_of, delivery_of, digest_of, task_id_of
-from .frames import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    Call,
-    Frame,
-    TaskExecute,
-    error_frame,
-    result_frame,
-)
+from .frames import Call, TaskExecute
 from .link import HubLink
 
 log = logging.getLogger(__name__)
-_BUSY = -32000
 _WAITING = 1000
 
 
@@ -59,7 +51,8 @@ class Desk:
         try:
             self._calls.put_nowait(call)
         except asyncio.QueueFull:
-            return None if call.id is None else error_frame(call.id, _BUSY, f"{_WAITING} calls wait", HubUnavailable.code)
+            too_many = f"{_WAITING} calls wait"
+            return None if call.id is None else error_frame(call.id, SERVER_ERROR, too_many, {"code": HubUnavailable.code})
         return None
 
     async def run(self) -> None:
@@ -95,10 +88,10 @@ class Desk:
             execute = TaskExecute.read(call.params)
             state = await self._take(execute, call)
         except InvalidRequest as error:
-            return error_frame(rpc_id, INVALID_PARAMS, error.message, error.code)
+            return error_frame(rpc_id, INVALID_PARAMS, error.message, {"code": error.code})
         except SkillstreamError as error:
             log.warning("task.execute is not taken: %s", error)
-            return error_frame(rpc_id, INTERNAL_ERROR, error.message, error.code)
+            return error_frame(rpc_id, INTERNAL_ERROR, error.message, {"code": error.code})
         return result_frame(rpc_id, {"task_id": execute.id, "status": {"state": state.value}})
 
     async def _take(self, execute: TaskExecute, call: Call) -> TaskState:

@@ -6,11 +6,12 @@ from hashlib import sha256
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from skillstream_router.json_rpc import RpcId
 from skillstream_schemas.event import FinalEvent
 from skillstream_schemas.ids import START, EventId
 from skillstream_schemas.state import TaskState
 
-from .frames import RpcId, TaskExecute
+from .frames import TaskExecute
 
 
 class Execution(BaseModel):

@@ -1,16 +1,38 @@
-"""JSON-RPC 2.0 as the hub speaks it: what comes in, sorted, and what goes out. No I/O.
+"""Frames of the hub: what comes in, sorted, and what goes out. No I/O.
 
-Shapes follow the vendor's own bridge: text stands in `status.message.parts`, `task.status` and `task.complete` are requests.
+Shapes follow the vendor's own bridge, where `task.status` and `task.complete` are requests.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from skillstream_router.json_rpc import (
+    BAD_ID,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    NEITHER,
+    NO_OBJECT,
+    PARSE_ERROR,
+    Frame,
+    RpcId,
+    call_frame,
+    error_frame,
+    is_id,
+)
+from skillstream_router.society import (
+    COMPLETE,
+    STATUS,
+    data_part,
+    ending_metadata,
+    progress_metadata,
+    restart_metadata,
+    task_params,
+    text_part,
+)
 from skillstream_schemas.card import AgentCard
 from skillstream_schemas.errors import InvalidRequest, MalformedEntry
 from skillstream_schemas.event import ChunkEvent, FinalEvent, FollowedEvent, ResetEvent, StatusEvent
@@ -18,12 +40,9 @@ from skillstream_schemas.money import micros_to_usd
 from skillstream_schemas.request import describe, read_json
 from skillstream_schemas.state import TaskState
 
-PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
 _PASSING = (INTERNAL_ERROR, *range(-32099, -31999))
 """Codes of errors that say more about the hub's moment than about the frame."""
 _ID_CHARS = 256
-RpcId = str | int
-Frame = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,41 +130,17 @@ def read_frame(raw: str | bytes) -> Call | Answer | Garbage:
     except (MalformedEntry, UnicodeDecodeError):
         return Garbage(error_frame(None, PARSE_ERROR, "not JSON"))
     if not isinstance(frame, dict) or frame.get("jsonrpc", "2.0") != "2.0":
-        return Garbage(error_frame(None, INVALID_REQUEST, "not one JSON-RPC 2.0 object"))
+        return Garbage(error_frame(None, INVALID_REQUEST, NO_OBJECT))
     rpc_id = frame.get("id")
-    if rpc_id is not None and (isinstance(rpc_id, bool) or not isinstance(rpc_id, (str, int)) or len(str(rpc_id)) > _ID_CHARS):
-        return Garbage(error_frame(None, INVALID_REQUEST, "the id is neither a string nor an integer, or too long"))
+    if not is_id(rpc_id):
+        return Garbage(error_frame(None, INVALID_REQUEST, BAD_ID))
     if isinstance(method := frame.get("method"), str):
         return Call(method, frame.get("params", {}), rpc_id)
     if rpc_id is not None and "method" not in frame and ("result" in frame or isinstance(frame.get("error"), dict)):
         return Answer(rpc_id, frame.get("result"), frame.get("error"))
     if "error" in frame and rpc_id is None and "method" not in frame:
         return Answer("", None, frame["error"] if isinstance(frame["error"], dict) else {})  # never answer an error
-    return Garbage(error_frame(rpc_id, INVALID_REQUEST, "neither a call nor an answer"))
-
-
-def write_frame(frame: Frame) -> str:
-    """The frame as text."""
-    return json.dumps(frame, ensure_ascii=False, separators=(",", ":"))
-
-
-def call_frame(method: str, params: Frame, rpc_id: RpcId | None = None) -> Frame:
-    """A request, or a notification without an id."""
-    frame: Frame = {"jsonrpc": "2.0", "method": method, "params": params}
-    return frame if rpc_id is None else {**frame, "id": rpc_id}
-
-
-def result_frame(rpc_id: RpcId, result: Frame) -> Frame:
-    """The answer to a request of the hub."""
-    return {"jsonrpc": "2.0", "id": rpc_id, "result": result}
-
-
-def error_frame(rpc_id: RpcId | None, code: int, message: str, our_code: str | None = None) -> Frame:
-    """An error answer; `our_code` is the stable code of an error of ours."""
-    error: Frame = {"code": code, "message": message}
-    if our_code is not None:
-        error["data"] = {"code": our_code}
-    return {"jsonrpc": "2.0", "id": rpc_id, "error": error}
+    return Garbage(error_frame(rpc_id, INVALID_REQUEST, NEITHER))
 
 
 def register_frame(card: AgentCard, token: str, visibility: str, rpc_id: RpcId) -> Frame:
@@ -170,45 +165,24 @@ def status_frame(hub_task: str, event: FollowedEvent, rpc_id: RpcId) -> Frame | 
     the one before.
     """
     metadata: Frame = {}
-    part: Frame
     match event:
         case ChunkEvent(text=str() as text):
-            part = {"type": "text", "text": text}
+            part = text_part(text)
         case ChunkEvent(mode="snapshot", data=data):
-            part = _data_part(hub_task, data)
-        case StatusEvent(text=str() as text, progress=progress, metadata=said):
-            part = {"type": "text", "text": text}
-            metadata = {**(said or {}), **({} if progress is None else {"progress": progress})}
+            part = data_part(hub_task, data)
+        case StatusEvent(text=str() as text):
+            part, metadata = text_part(text), progress_metadata(event)
         case ResetEvent(attempt=attempt, keep=keep):
-            # what was shown cannot be taken back here; the completion has the text that counts
             goes_on = f"goes on behind the first {keep} characters" if keep else "starts the text again"
-            part = {"type": "text", "text": f"\n\n[Attempt {attempt} {goes_on}.]\n\n"}
-            metadata = {"code": "attempt_restarted", "attempt": attempt, "keep": keep}
+            part, metadata = text_part(f"\n\n[Attempt {attempt} {goes_on}.]\n\n"), restart_metadata(event)
         case _:
             return None
-    return _task_frame("task.status", hub_task, TaskState.WORKING, [part], metadata, rpc_id)
+    return call_frame(STATUS, task_params(hub_task, TaskState.WORKING, [part], metadata), rpc_id)
 
 
 def complete_frame(hub_task: str, final: FinalEvent, rpc_id: RpcId) -> Frame:
     """`task.complete` with the whole text, the structured result and the final's metadata."""
-    parts: list[Frame] = [{"type": "text", "text": final.text or (final.reason or "" if final.error else "")}]
+    parts = [text_part(final.text or (final.reason or "" if final.error else ""))]
     if final.data is not None:
-        parts.append(_data_part(hub_task, final.data))
-    more = {"error": final.error, "reason": final.reason, "usage": final.usage}
-    metadata = {**final.metadata, **{name: value for name, value in more.items() if value is not None}}
-    return _task_frame("task.complete", hub_task, final.state, parts, metadata, rpc_id)
-
-
-def _task_frame(method: str, hub_task: str, state: TaskState, parts: list[Frame], metadata: Frame, rpc_id: RpcId) -> Frame:
-    params: Frame = {
-        "task_id": hub_task,
-        "status": {"state": state.value, "message": {"role": "agent", "parts": parts}},
-        "final": state.is_final,
-    }
-    if metadata:
-        params["metadata"] = metadata
-    return call_frame(method, params, rpc_id)
-
-
-def _data_part(hub_task: str, payload: JsonValue) -> Frame:
-    return {"type": "data", "data": {"component": "artifact", "id": hub_task, "payload": payload}}
+        parts.append(data_part(hub_task, final.data))
+    return call_frame(COMPLETE, task_params(hub_task, final.state, parts, ending_metadata(final)), rpc_id)

@@ -15,27 +15,16 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from skillstream.breaking_off import break_off
 from skillstream_router.connect.backoff import Backoff
 from skillstream_router.connect.broker import ConnectBroker
+from skillstream_router.json_rpc import METHOD_NOT_FOUND, Frame, RpcId, call_frame, error_frame
 from skillstream_schemas.connect_errors import HubRefused, HubUnavailable
 from skillstream_schemas.errors import SkillstreamError, UnknownAgent
+from skillstream_schemas.json_text import json_text
 from skillstream_schemas.limits import MAX_BYTES
 
-from .frames import (
-    METHOD_NOT_FOUND,
-    Answer,
-    Call,
-    Frame,
-    Garbage,
-    RpcId,
-    call_frame,
-    error_frame,
-    read_frame,
-    register_frame,
-    write_frame,
-)
-from .sign_in import HubAddress, fetch_token
+from .frames import Answer, Call, Garbage, read_frame, register_frame
+from .sign_in import REFUSED, HubAddress, fetch_token
 
 log = logging.getLogger(__name__)
-_STOPPED = 401, 403
 _OWNERSHIP = ("owned by another user", "routing id mismatch")
 """Words of a refused registration that no later try changes."""
 
@@ -109,7 +98,7 @@ class HubLink:
         if socket is None:
             raise HubUnavailable("the connection broke")
         try:
-            await socket.send(write_frame(frame))
+            await socket.send(json_text(frame))
         except ConnectionClosed:
             if self._socket is socket:
                 self._set_down()  # before the reader has noticed: who sends again must wait
@@ -137,7 +126,7 @@ class HubLink:
             ) as socket:
                 yield socket
         except InvalidStatus as error:
-            if error.response.status_code in _STOPPED:
+            if error.response.status_code in REFUSED:
                 raise HubRefused(f"the hub does not let this connection in (HTTP {error.response.status_code})") from None
             raise
         finally:
@@ -156,7 +145,7 @@ class HubLink:
                 raise UnknownAgent(f"agent {self.agent!r} is not known on this broker")
             token = await fetch_token(self._http, self._address)
             rpc_id = f"register-{self.generation + 1}"
-            await socket.send(write_frame(register_frame(card, token, self._visibility, rpc_id)))
+            await socket.send(json_text(register_frame(card, token, self._visibility, rpc_id)))
             answer = await self._until(socket, lambda frame: isinstance(frame, Answer) and frame.id == rpc_id)
         assert isinstance(answer, Answer)
         result = answer.result if isinstance(answer.result, dict) else {}
@@ -197,26 +186,26 @@ class HubLink:
                 log.warning("the hub has been silent for %g s", self._pace.silence_s)
                 await socket.close()
                 return
-            await socket.send(write_frame(call_frame("heartbeat", {})))
+            await socket.send(json_text(call_frame("heartbeat", {})))
 
     async def _take(self, socket: ClientConnection, frame: Call | Answer | Garbage) -> None:
         match frame:
             case Garbage(reply=reply):
                 log.warning("the hub sent a frame that cannot be read: %s", reply["error"]["message"])
-                await socket.send(write_frame(reply))
+                await socket.send(json_text(reply))
             case Answer(id=rpc_id):
                 if (on_answer := self._waiting.get(rpc_id)) is not None:
                     on_answer(frame)
             case Call(method="heartbeat"):
-                await socket.send(write_frame(call_frame("heartbeat_ack", {})))
+                await socket.send(json_text(call_frame("heartbeat_ack", {})))
             case Call(method="heartbeat_ack" | "connection.established"):
                 pass
             case Call(method="task.execute"):
                 if (busy := self._on_call(frame)) is not None:
-                    await socket.send(write_frame(busy))
+                    await socket.send(json_text(busy))
             case Call(method=method, id=rpc_id) if rpc_id is not None:
                 reply = error_frame(rpc_id, METHOD_NOT_FOUND, f"{method[:100]} is not known here")
-                await socket.send(write_frame(reply))
+                await socket.send(json_text(reply))
 
 
 def _brief(error: BaseException) -> str:

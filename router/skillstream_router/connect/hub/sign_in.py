@@ -13,7 +13,8 @@ from skillstream_schemas.connect_errors import HubRefused, HubUnavailable
 from skillstream_schemas.errors import InvalidSettings
 
 _TIMEOUT_S = 15.0
-_REFUSED = (401, 403)
+REFUSED = (401, 403)
+"""HTTP statuses with which a hub lets nobody in, however often he comes."""
 _SOCKET_SCHEMES = {"ws": "http", "wss": "https"}
 
 
@@ -45,7 +46,7 @@ async def fetch_token(http: httpx.AsyncClient, address: HubAddress) -> str:
     """Exchanges the key for a token; raises HubRefused for a key that is not accepted, HubUnavailable otherwise."""
     try:
         answer = await http.post(f"{address.api_url}/auth/agent-token", json={"api_key": address.key}, timeout=_TIMEOUT_S)
-        if answer.status_code in _REFUSED:
+        if answer.status_code in REFUSED:
             raise HubRefused(f"the key is not accepted (HTTP {answer.status_code})")
         answer.raise_for_status()
         body: Any = answer.json()
