@@ -14,8 +14,9 @@ import pytest
 
 from skillstream.clock import Clock
 from skillstream_router.app import Router
-from skillstream_router.http import server, stall_watch
+from skillstream_router.http import stall_watch
 from skillstream_router.http.stall_watch import StallWatch
+from skillstream_router.web_server import STOP_S
 from skillstream_schemas.settings import Settings
 from tests.client.hand_worker import HandWorker
 from tests.router.eventually import eventually
@@ -147,7 +148,7 @@ async def test_a_gateway_stops_in_time_whoever_does_not_read(
         await asyncio.wait_for(third.reader.readuntil(b"\r\n\r\n"), 5)
         began_s = time.monotonic()
         await asyncio.wait_for(router.__aexit__(), 5)
-        assert time.monotonic() - began_s < server._STOP_S
+        assert time.monotonic() - began_s < STOP_S
         assert await close_code(third) in (1001, 1012)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import socket
-from collections.abc import Iterator
-
-import uvicorn
 
 from skillstream.clock import Clock
 from skillstream_router.store import GatewayStore
+from skillstream_router.web_server import WebServer, http_url, listen
 from skillstream_schemas.gateway_errors import AddressInUse, OpenGateway
 from skillstream_schemas.settings import Settings
 
@@ -25,12 +22,10 @@ from .key_ring import KeyRing
 from .read_tokens import TokenSigner
 from .socket_protocol import SocketProtocol
 
-_STOP_S = 3
 _LAST_READ_S = 1.0
 """At a stop, readers have so long to take what was written to them."""
 _IDLE_S = 75
 """An idle connection is kept longer than load balancers keep theirs: they must not send into one that closes."""
-_BACKLOG = 2048
 
 
 class HttpServer:
@@ -52,7 +47,7 @@ class HttpServer:
         self._gateway = Gateway(settings, self._store, clock)
         self._listening = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._server: uvicorn.Server | None = None
+        self._server: WebServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._stalls: stall_watch.StallWatch | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -63,7 +58,7 @@ class HttpServer:
     @property
     def url(self) -> str:
         """Where it answers."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return http_url(self.host, self.port)
 
     async def start(self) -> None:
         """Listens; raises OpenGateway, AddressInUse, DatabaseUnavailable, BrokerUnavailable."""
@@ -77,14 +72,9 @@ class HttpServer:
         self.port = listener.getsockname()[1]
         authenticator = Authenticator(self._keys, signer, self._clock, doors)
         app = make_app(Parts(self._gateway, authenticator, self._stopping))
-        # uvicorn's lines of requests hold their URLs, and those may hold read tokens: warnings only
-        self._server = _Server(
-            uvicorn.Config(
-                app, http=HttpProtocol, ws=SocketProtocol, limit_concurrency=self._settings.http_connections,
-                ws_max_size=self._settings.http_body_bytes, ws_per_message_deflate=False,
-                lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False, proxy_headers=False,
-                timeout_graceful_shutdown=_STOP_S, timeout_keep_alive=_IDLE_S,
-            )
+        self._server = WebServer(
+            app, http=HttpProtocol, ws=SocketProtocol, limit_concurrency=self._settings.http_connections,
+            ws_max_size=self._settings.http_body_bytes, ws_per_message_deflate=False, timeout_keep_alive=_IDLE_S,
         )  # fmt: skip
         loop = asyncio.get_running_loop()
         self._stalls = stall_watch.StallWatch(self._server.server_state.connections, self._clock, stall_watch.STALL_S)
@@ -105,7 +95,7 @@ class HttpServer:
         """Stops in order; twice is safe, and also where the start failed half way."""
         self._stopping.set()
         if self._server is not None and self._serving is not None:
-            self._server.should_exit = True
+            self._server.end()
             await asyncio.wait([self._serving], timeout=_LAST_READ_S)
             if self._stalls is not None:
                 self._stalls.end_all()  # their readers come back with their cursors
@@ -117,22 +107,9 @@ class HttpServer:
         await self._store.close()
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leaves signals to the router."""
-        yield
-
-
 def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)  # from here on connections wait for their answer
+        return listen(host, port)
     except (OSError, OverflowError) as error:
-        listener.close()
         why = "in use" if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else str(error)
         raise AddressInUse(f"{host}:{port}: {why}") from None
-    return listener

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from skillstream.clock import Clock
+from skillstream_router.web_server import WebServer, http_url, listen
 from skillstream_schemas.connect_errors import EnvelopeRefused
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, InvalidSettings
 
 from .envelopes import Opened, open_envelope
 from .identity import ChatAgent
 
-_STOP_S = 3
 _JSON_GROWTH = 8
 """How much larger than its text a message may be in an envelope: escapes, then base64."""
 _OTHERS_BYTES = 256 * 1024
@@ -54,12 +52,7 @@ class Endpoint:
         submit = Route("/submit", self._submit, methods=["POST"])
         probe = Route("/submit", self._probe, methods=["GET"])
         app = Starlette(routes=[submit, probe, *routes])
-        # an operator's logs are not for what strangers send
-        config = uvicorn.Config(
-            app, lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False,
-            proxy_headers=False, timeout_graceful_shutdown=_STOP_S,
-        )  # fmt: skip
-        self._server = _Server(config)
+        self._server = WebServer(app)
         self._listener: socket.socket | None = None
 
     def __repr__(self) -> str:
@@ -68,34 +61,24 @@ class Endpoint:
     @property
     def url(self) -> str:
         """Where it takes envelopes."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/submit"
+        return f"{http_url(self.host, self.port)}/submit"
 
     def listen(self) -> None:
         """Takes the address; raises InvalidSettings where that is not possible."""
-        self._listener = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_STREAM)
         try:
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._listener.bind((self.host, self.port))
-            self._listener.listen(1024)
+            self._listener = listen(self.host, self.port)
         except (OSError, OverflowError) as error:
-            self._listener.close()
             raise InvalidSettings(f"--listen {self.host}:{self.port}: {error}") from None
         self.port = self._listener.getsockname()[1]
 
     async def run(self) -> None:
         """Serves until `stop`."""
         assert self._listener is not None, "it listens first"
-        try:
-            await self._server.serve([self._listener])
-        finally:
-            # a server that is stopped while it starts leaves its sockets open
-            for server in getattr(self._server, "servers", ()):
-                server.close()
-            self._listener.close()
+        await self._server.serve([self._listener])
 
     def stop(self) -> None:
         """Has `run` end: no new connections, requests under way are answered."""
-        self._server.should_exit = True
+        self._server.end()
 
     async def _probe(self, request: Request) -> Response:
         known = request.headers.get("x-uagents-address") in self._agents
@@ -121,13 +104,6 @@ class Endpoint:
             if len(body) > self._most_bytes:
                 return None
         return bytes(body)
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leaves signals to the command."""
-        yield
 
 
 def _error(status: int, text: str) -> Response:
