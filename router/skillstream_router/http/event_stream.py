@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -19,6 +21,7 @@ from skillstream_schemas.event import ResetEvent
 from skillstream_schemas.ids import EventId
 
 from .face import Face
+from .gateway import Gateway
 
 _WRITE_CHARS = 64 * 1024
 """What is written at once: more would wait in memory for a slow reader."""
@@ -68,6 +71,14 @@ class EventStream(Response):
         self._left = left
         self._silent = False
         self._is_sending = False
+
+    @classmethod
+    def answering(cls, request: Request, task: Task, after: EventId, face: Face, *, abandons: bool) -> Self:
+        """The stream that answers a request; with `abandons` a reader that leaves cancels the task."""
+        state = request.app.state
+        gateway: Gateway = state.gateway
+        left = partial(gateway.abandon, task) if abandons else None
+        return cls(task, after, face, keep_alive_s=gateway.settings.http_keep_alive_s, stopping=state.stopping, left=left)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request with the stream."""

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from fastapi import APIRouter, Request, Response
 from starlette.responses import JSONResponse
 
 from skillstream.task import Task
 from skillstream_router.http.authentication import CallerOf
 from skillstream_router.http.event_stream import EventStream
-from skillstream_router.http.failures import answer
 from skillstream_router.http.gateway import Gateway
 from skillstream_router.http.openai.chat_completion import ChatFace, completion, finish_reason
 from skillstream_router.http.openai.chat_order import ChatOrder
-from skillstream_router.http.openai.ending import final_of
+from skillstream_router.http.openai.ending import ONCE, final_or_answer
 from skillstream_router.http.openai.error_shape import run_error, run_status
-from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.ids import START
 
 router = APIRouter(prefix="/v1/chat/completions", tags=["openai"])
-_ONCE = {"x-should-retry": "false"}
-"""The run was paid for or has its outcome: OpenAI's clients, which repeat what failed, would start another."""
 
 
 @router.post("")
@@ -38,30 +32,16 @@ async def create(order: ChatOrder, request: Request, caller: CallerOf) -> Respon
     face = ChatFace(
         task.id, order.model, created_ms // 1000, settled=settled, usage=order.wants_usage, progress=order.skillstream.progress
     )
-    return EventStream(
-        task,
-        START,
-        face,
-        keep_alive_s=gateway.settings.http_keep_alive_s,
-        stopping=request.app.state.stopping,
-        left=partial(gateway.abandon, task) if order.skillstream.cancel_on_disconnect else None,
-    )
+    return EventStream.answering(request, task, START, face, abandons=order.skillstream.cancel_on_disconnect)
 
 
 async def _whole(order: ChatOrder, request: Request, task: Task, created_s: int) -> Response:
-    gateway: Gateway = request.app.state.gateway
+    ours = order.skillstream
+    final = await final_or_answer(task, request, is_named=ours.task_id is not None, abandons=ours.cancel_on_disconnect)
+    if isinstance(final, Response):
+        return final
     headers = {"x-task-id": task.id}
-    try:
-        final = await final_of(task, request)
-    except SkillstreamError as error:
-        refused = answer(error, request.url.path)
-        refused.headers.update(headers if order.skillstream.task_id else headers | _ONCE)
-        return refused
-    if final is None:
-        if order.skillstream.cancel_on_disconnect:
-            await gateway.abandon(task)
-        return Response(status_code=499)
     finish = finish_reason(final)
     if finish is None:
-        return JSONResponse({"error": run_error(final)}, run_status(final), headers | _ONCE)
+        return JSONResponse({"error": run_error(final)}, run_status(final), headers | ONCE)
     return JSONResponse(completion(task.id, order.model, created_s, final, finish), headers=headers)

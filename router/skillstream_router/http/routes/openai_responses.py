@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import JSONResponse
 
-from skillstream.task import Task
 from skillstream_router.http.authentication import CallerOf
 from skillstream_router.http.event_stream import EventStream
-from skillstream_router.http.failures import answer
 from skillstream_router.http.gateway import Gateway, Standing
-from skillstream_router.http.openai.ending import final_of
+from skillstream_router.http.openai.ending import final_or_answer
 from skillstream_router.http.openai.response_object import ended, head_of, of_record, of_standing, task_of
 from skillstream_router.http.openai.response_order import ResponseOrder
 from skillstream_router.http.openai.response_stream import ResponseFace
 from skillstream_router.http.openai.sequence import cursor_of
-from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.gateway_errors import EventsGone
-from skillstream_schemas.ids import START, EventId
+from skillstream_schemas.ids import START
 
 router = APIRouter(prefix="/v1/responses", tags=["openai"])
 _CANCEL_S = 10.0
@@ -34,23 +30,14 @@ async def create(order: ResponseOrder, request: Request, caller: CallerOf) -> Re
     before = None if previous is None else await gateway.standing(caller, task_of(previous))
     task = await gateway.submit(caller, order.order(before))
     standing = await gateway.standing(caller, task.id)
-    leaving = order.skillstream.cancel_on_disconnect and not order.background
+    abandons = order.skillstream.cancel_on_disconnect and not order.background
     if order.stream:
         face = ResponseFace(task.id, _head(standing), settled=standing.top.attempt, progress=order.skillstream.progress)
-        return _stream(request, task, START, face, leaving)
+        return EventStream.answering(request, task, START, face, abandons=abandons)
     if order.background or standing.final is not None:
         return JSONResponse(of_standing(standing))
-    try:
-        final = await final_of(task, request)
-    except SkillstreamError as error:
-        refused = answer(error, request.url.path)
-        refused.headers.update({"x-task-id": task.id, **({} if order.skillstream.task_id else {"x-should-retry": "false"})})
-        return refused
-    if final is None:
-        if leaving:
-            await gateway.abandon(task)
-        return Response(status_code=499)
-    return JSONResponse(ended(_head(standing), task.id, final))
+    final = await final_or_answer(task, request, is_named=order.skillstream.task_id is not None, abandons=abandons)
+    return final if isinstance(final, Response) else JSONResponse(ended(_head(standing), task.id, final))
 
 
 @router.get("/{response_id}")
@@ -78,7 +65,7 @@ async def retrieve(
     given = await standing.task.length_at(cursor)
     settled = standing.top.attempt if cursor == START else 0
     face = ResponseFace(task_id, _head(standing), after=after, given=given, settled=settled, progress=progress)
-    return _stream(request, standing.task, cursor, face, leaving=False)
+    return EventStream.answering(request, standing.task, cursor, face, abandons=False)
 
 
 @router.post("/{response_id}/cancel")
@@ -92,15 +79,3 @@ async def cancel(response_id: str, request: Request, caller: CallerOf) -> Respon
 
 def _head(standing: Standing) -> dict[str, object]:
     return head_of(standing.task.id, standing.request, standing.submitted_at)
-
-
-def _stream(request: Request, task: Task, after: EventId, face: ResponseFace, leaving: bool) -> EventStream:
-    gateway: Gateway = request.app.state.gateway
-    return EventStream(
-        task,
-        after,
-        face,
-        keep_alive_s=gateway.settings.http_keep_alive_s,
-        stopping=request.app.state.stopping,
-        left=partial(gateway.abandon, task) if leaving else None,
-    )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Query, Request, Response
 from starlette.responses import JSONResponse, StreamingResponse
 
-from skillstream.task import Task
 from skillstream_router.http.authentication import Authenticator, CallerOf
 from skillstream_router.http.event_stream import EventStream
 from skillstream_router.http.face import NativeFace
@@ -32,7 +30,7 @@ async def submit(order: TaskOrder, request: Request, caller: CallerOf) -> Respon
     if order.stream:
         if order.task_id is not None:  # it may have run long ago
             await gateway.standing(caller, task.id)
-        return _stream(request, task, START, order.cancel_on_disconnect)
+        return EventStream.answering(request, task, START, NativeFace(), abandons=order.cancel_on_disconnect)
     location = {"location": f"/v1/tasks/{task.id}", "x-task-id": task.id}
     return JSONResponse(await gateway.describe(caller, task.id), 202, location)
 
@@ -59,7 +57,8 @@ async def events(
     standing = await gateway.standing(caller, check_name(task_id, "the task id"))
     if standing.final is not None and cursor == standing.top:
         return Response(status_code=204)
-    return _stream(request, standing.task, cursor, cancel_on_disconnect and caller.may_write)
+    abandons = cancel_on_disconnect and caller.may_write
+    return EventStream.answering(request, standing.task, cursor, NativeFace(), abandons=abandons)
 
 
 @router.post("/{task_id}/cancel", response_model=TaskAnswer, responses={202: {"description": "Asked for, not ended yet"}})
@@ -84,16 +83,3 @@ async def read_token(
     standing = await gateway.standing(caller, check_name(task_id, "the task id"))
     token, expires_at = authenticator.token(caller, task_id, standing.submitted_at, (order or TokenOrder()).ttl_s)
     return JSONResponse({"token": token, "expires_at": expires_at})
-
-
-def _stream(request: Request, task: Task, after: EventId, cancel_on_disconnect: bool) -> EventStream:
-    state = request.app.state
-    gateway: Gateway = state.gateway
-    return EventStream(
-        task,
-        after,
-        NativeFace(),
-        keep_alive_s=gateway.settings.http_keep_alive_s,
-        stopping=state.stopping,
-        left=partial(gateway.abandon, task) if cancel_on_disconnect else None,
-    )
