@@ -10,6 +10,7 @@ from typing import Any, Self
 from skillstream_schemas.card import AgentCard, SkillCard
 from skillstream_schemas.errors import InvalidRequest, TaskIdTaken, UnknownAgent, UnknownSkill
 from skillstream_schemas.ids import check_name, new_task_id
+from skillstream_schemas.limits import MAX_DELAY_S
 from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
 
@@ -196,6 +197,6 @@ def _unix_ms(deadline: datetime | timedelta | None) -> int | None:
 
 def _delay_ms(delay: float | timedelta | None) -> int:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay or 0.0
-    if not 0 <= seconds <= 365 * 86_400:
+    if not 0 <= seconds <= MAX_DELAY_S:
         raise InvalidRequest(f"a delay of {seconds} s is not between 0 and a year")
     return int(seconds * 1000)

@@ -6,7 +6,8 @@ User and password are those of the server; Sentinels are asked without. `rediss+
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self, cast
 from urllib.parse import parse_qsl
 
@@ -23,17 +24,18 @@ _PORT = 26379
 _NO = ("0", "f", "false", "n", "no", "")
 
 
+def checks_hostname(query: Mapping[str, str]) -> bool:
+    """What the parameters of a URL say of the name in a server's certificate; unless they say no, it has to be right."""
+    return query.get("ssl_check_hostname", "true").lower() not in _NO
+
+
 @dataclass(frozen=True, slots=True)
 class SentinelUrl:
-    """Where to ask for the primary of a service: `hosts` are the Sentinels."""
+    """Where to ask for the primary of a service: the hosts of `sentinels`, whose user and password are the servers'."""
 
-    hosts: tuple[tuple[str, int], ...]
+    sentinels: ManyHosts
     service: str
     db: int
-    user: str = field(repr=False)
-    password: str = field(repr=False)
-    secure: bool
-    query: str = ""
 
     @classmethod
     def parse(cls, url: str) -> Self | None:
@@ -46,31 +48,30 @@ class SentinelUrl:
             service, _, db = read.path.partition("/")
             if not service:
                 raise ValueError
-            return cls(read.hosts, service, int(db or 0), read.user, read.password, read.secure, read.query)
+            return cls(read, service, int(db or 0))
         except ValueError:
             form = f"{scheme}host:port,host:port/service or …/service/db"
             raise InvalidSettings(f"redis_url {without_secret(url)}: is not of the form {form}") from None
 
     def server_url(self, host: str, port: int) -> str:
         """URL of a server of this service."""
-        servers = ManyHosts(self.hosts, self.service, self.user, self.password, self.secure, self.query)
-        return servers.server_url(host, port, self.db)
+        return self.sentinels.server_url(host, port, self.db)
 
     async def primary_url(self, timeout_s: float) -> str:
         """URL of the primary as the Sentinels see it now; raises BrokerUnavailable where none of them knows one."""
-        options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "ssl": self.secure}
-        if self.secure:
-            secured = {name: value for name, value in parse_qsl(self.query) if name.startswith("ssl_")}
-            checks = secured.pop("ssl_check_hostname", "true").lower() not in _NO
-            options |= {**secured, "ssl_check_hostname": checks}
+        hosts, secure = self.sentinels.hosts, self.sentinels.secure
+        options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "ssl": secure}
+        if secure:
+            secured = {name: value for name, value in parse_qsl(self.sentinels.query) if name.startswith("ssl_")}
+            options |= {**secured, "ssl_check_hostname": checks_hostname(secured)}
         try:
-            sentinel = cast(Any, Sentinel)(list(self.hosts), sentinel_kwargs=options)
+            sentinel = cast(Any, Sentinel)(list(hosts), sentinel_kwargs=options)
         except (TypeError, ValueError):
             raise InvalidSettings(f"redis_url: redis-py does not know one of the query parameters {sorted(options)}") from None
         try:
             host, port = await sentinel.discover_master(self.service)
         except (redis.exceptions.RedisError, OSError, TimeoutError) as error:
-            raise BrokerUnavailable(f"no Sentinel of {self.hosts} knows a primary of {self.service!r}: {error}") from None
+            raise BrokerUnavailable(f"no Sentinel of {hosts} knows a primary of {self.service!r}: {error}") from None
         finally:
             await asyncio.gather(*(client.aclose() for client in sentinel.sentinels), return_exceptions=True)
         return self.server_url(host, port)

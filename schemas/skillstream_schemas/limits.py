@@ -11,6 +11,8 @@ MAX_BYTES = 16 * MIB
 """What no setting may exceed: readers refuse a larger JSON text before they parse it."""
 MAX_FIELDS = 64
 """Fields of one entry or request; the contract knows fewer than half as many."""
+MAX_DELAY_S = 365 * 86_400
+"""What a task may wait until it may start."""
 MAX_LABEL_CHARS = 256
 """The name of a skill, a payer, and other words of a request that are no names of keys."""
 DEFAULT_ATTEMPTS, MOST_ATTEMPTS = 3, 1000

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from skillstream import Client, Task
+from skillstream.many_hosts import ManyHosts
 from skillstream.sentinel import SentinelUrl
 from skillstream_router import Router
 from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
@@ -93,7 +94,7 @@ async def test_no_primary_is_said_at_once(service: Trio, tmp_path: Path) -> None
 
 def test_a_url_is_read_whole() -> None:
     read = SentinelUrl.parse("rediss+sentinel://me:p%40ss@a:1,b/main/3")
-    assert read == SentinelUrl((("a", 1), ("b", 26379)), "main", 3, "me", "p@ss", True)
+    assert read == SentinelUrl(ManyHosts((("a", 1), ("b", 26379)), "main/3", "me", "p@ss", True), "main", 3)
     assert read.server_url("h", 5) == "rediss://me:p%40ss@h:5/3"
     assert SentinelUrl.parse("redis://h/0") is None
 

@@ -6,12 +6,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from arq.connections import RedisSettings
 
-from skillstream.sentinel import SentinelUrl
+from skillstream.sentinel import SentinelUrl, checks_hostname
 from skillstream_schemas.errors import InvalidSettings
 from skillstream_schemas.settings import Settings, without_secret
 
 _TEXTS = ("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data")
-_NO = ("0", "f", "false", "n", "no", "")
 
 
 class QuietRedisSettings(RedisSettings):
@@ -37,7 +36,7 @@ def arq_redis_settings(settings: Settings) -> RedisSettings:
     for name in _TEXTS:
         if name in query:
             setattr(made, name, query[name])
-    made.ssl_check_hostname = made.ssl and query.get("ssl_check_hostname", "true").lower() not in _NO
+    made.ssl_check_hostname = made.ssl and checks_hostname(query)
     return made
 
 
@@ -55,13 +54,14 @@ def _of_server(url: str) -> tuple[RedisSettings, dict[str, str]]:
 
 
 def _of_sentinels(url: SentinelUrl) -> RedisSettings:
-    if url.secure:
+    sentinels = url.sentinels
+    if sentinels.secure:
         raise InvalidSettings("redis_url: arq asks Sentinels without TLS alone, so rediss+sentinel:// is not for plain functions")
     return QuietRedisSettings(
-        host=list(url.hosts),
+        host=list(sentinels.hosts),
         database=url.db,
-        username=url.user or None,
-        password=url.password or None,
+        username=sentinels.user or None,
+        password=sentinels.password or None,
         sentinel=True,
         sentinel_master=url.service,
     )

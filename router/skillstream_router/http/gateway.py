@@ -23,7 +23,7 @@ from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 
 from .caller import Caller
-from .orders import TaskOrder
+from .orders import CANCEL_S, TaskOrder
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Gateway:
             return _shown_record(*await self.record(caller, task_id))
         return _shown_standing(standing)
 
-    async def cancel(self, caller: Caller, task_id: str, reason: str, timeout_s: float) -> FinalEvent | None:
+    async def cancel(self, caller: Caller, task_id: str, reason: str, timeout_s: float = CANCEL_S) -> FinalEvent | None:
         """Cancels a task of the caller's; returns its final, None where it is not there in time: the request stands.
 
         Raises UnknownTask, Unauthorized for a read token, InvalidRequest.

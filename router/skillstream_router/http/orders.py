@@ -7,8 +7,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from skillstream_schemas.limits import MAX_DELAY_S
 from skillstream_schemas.request import HistoryMessage
 from skillstream_schemas.state import TaskState
+
+CANCEL_S: float = 10
+"""The answer to a cancellation waits so long for the task's end, where nothing else is asked for."""
 
 
 class _Body(BaseModel):
@@ -27,7 +31,7 @@ class TaskOrder(_Body):
     payer: str | None = Field(default=None, description="Only on an open gateway: a key has its own.")
     sender_id: str | None = None
     deadline: datetime | None = Field(default=None, description="With a time zone; then the task ends as failed.")
-    delay_s: float | None = Field(default=None, ge=0, le=365 * 86_400, description="Seconds until it may start.")
+    delay_s: float | None = Field(default=None, ge=0, le=MAX_DELAY_S, description="Seconds until it may start.")
     metadata: dict[str, JsonValue] | None = None
     data: JsonValue = None
     history: list[HistoryMessage] | None = Field(default=None, description="Instead of the context's own history.")
@@ -40,7 +44,7 @@ class CancelOrder(_Body):
     """Why a task is canceled, and how long the answer may wait for its end."""
 
     reason: str = ""
-    timeout_s: float = Field(default=10, ge=0, le=60)
+    timeout_s: float = Field(default=CANCEL_S, ge=0, le=60)
 
 
 class TokenOrder(_Body):

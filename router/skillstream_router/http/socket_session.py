@@ -26,7 +26,6 @@ _MOST_AT_ONCE = 256
 """Tasks followed, and calls under way, on one socket."""
 _MOST_ERRORS = 20
 """Frames that are no JSON-RPC until the socket is closed."""
-_CANCEL_S = 10.0
 
 
 class SocketSession:
@@ -116,7 +115,7 @@ class SocketSession:
                 return {"task_id": follow.task_id}, (standing.task, EventId.parse(follow.after))
             case "task.cancel":
                 cancel = read(Cancel, call.params)
-                final = await self._gateway.cancel(self._caller, cancel.task_id, cancel.reason, _CANCEL_S)
+                final = await self._gateway.cancel(self._caller, cancel.task_id, cancel.reason)
                 state = TaskState.WORKING if final is None else final.state
                 return {"task_id": cancel.task_id, "state": state.value}, None
             case _:

@@ -15,7 +15,7 @@ from .database import Database
 from .dialect import insert
 from .gateway_tables import api_keys, context_owners, secrets
 from .record import TaskRecord
-from .reports import Message, final_text
+from .reports import Message, messages_of, task_and_text
 from .state import tasks_by_id
 from .tables import messages, tasks
 
@@ -96,12 +96,7 @@ class GatewayStore:
 
     async def task(self, task_id: str) -> tuple[TaskRecord, str] | None:
         """The record of a task and the text with which it ended; None for one that is not known."""
-
-        def read(connection: Connection) -> tuple[TaskRecord, str] | None:
-            record = tasks_by_id(connection, [task_id]).get(task_id)
-            return None if record is None else (record, final_text(connection, task_id))
-
-        return await self._database.read(read)
+        return await self._database.read(lambda connection: task_and_text(connection, task_id))
 
     async def submission(self, task_id: str) -> tuple[TaskRecord, str | None] | None:
         """The record of a task and the message with which it was asked, None where that is not known; None for no task."""
@@ -122,9 +117,7 @@ class GatewayStore:
 
         `limit` at most, fewer where their texts are over `PAGE_CHARS` together, but one at least.
         """
-        columns = (messages.c.id, messages.c.task_id, messages.c.role, messages.c.text, messages.c.at)
-        query = select(*columns).where(messages.c.context_id == context_id, messages.c.id > after)
-        query = query.order_by(messages.c.id).limit(limit).execution_options(yield_per=_ROWS_AT_ONCE)
+        query = messages_of(context_id).where(messages.c.id > after).limit(limit).execution_options(yield_per=_ROWS_AT_ONCE)
 
         def read(connection: Connection) -> tuple[list[Message], bool]:
             page: list[Message] = []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from skillstream_schemas.errors import UnknownTask
 from skillstream_schemas.settings import Settings
@@ -13,6 +13,7 @@ from skillstream_schemas.state import TaskState
 
 from .database import Database
 from .record import TaskRecord
+from .state import tasks_by_id
 from .tables import accounts, messages, postings, tasks, transfers
 
 
@@ -66,12 +67,7 @@ class Reports:
 
     async def task(self, task_id: str) -> tuple[TaskRecord, str]:
         """A task and the text with which it ended, "" while it is open; raises UnknownTask."""
-
-        def read(connection: Connection) -> tuple[TaskRecord, str] | None:
-            row = connection.execute(select(tasks).where(tasks.c.id == task_id)).one_or_none()
-            return None if row is None else (TaskRecord.from_row(row), final_text(connection, task_id))
-
-        found = await self._database.read(read)
+        found = await self._database.read(lambda connection: task_and_text(connection, task_id))
         if found is None:
             raise UnknownTask(f"task {task_id}")
         return found
@@ -87,8 +83,7 @@ class Reports:
 
     async def history(self, context_id: str) -> list[Message]:
         """All messages of a context, oldest first."""
-        columns = (messages.c.id, messages.c.task_id, messages.c.role, messages.c.text, messages.c.at)
-        query = select(*columns).where(messages.c.context_id == context_id).order_by(messages.c.id)
+        query = messages_of(context_id)
         return await self._database.read(lambda connection: [Message(*row) for row in connection.execute(query)])
 
     async def accounts(self) -> list[Account]:
@@ -118,3 +113,15 @@ def final_text(connection: Connection, task_id: str) -> str:
     """The text with which a task ended, "" where it had none."""
     text = select(messages.c.text).where(messages.c.task_id == task_id, messages.c.role == "agent")
     return connection.execute(text).scalar_one_or_none() or ""
+
+
+def task_and_text(connection: Connection, task_id: str) -> tuple[TaskRecord, str] | None:
+    """The record of a task and the text with which it ended; None for one that is not known."""
+    record = tasks_by_id(connection, [task_id]).get(task_id)
+    return None if record is None else (record, final_text(connection, task_id))
+
+
+def messages_of(context_id: str) -> Select[tuple[Any, ...]]:
+    """The query for what makes the `Message`s of a context, oldest first."""
+    columns = (messages.c.id, messages.c.task_id, messages.c.role, messages.c.text, messages.c.at)
+    return select(*columns).where(messages.c.context_id == context_id).order_by(messages.c.id)

@@ -19,7 +19,6 @@ from skillstream_schemas.gateway_errors import EventsGone
 from skillstream_schemas.ids import START
 
 router = APIRouter(prefix="/v1/responses", tags=["openai"])
-_CANCEL_S = 10.0
 
 
 @router.post("")
@@ -73,7 +72,7 @@ async def cancel(response_id: str, request: Request, caller: CallerOf) -> Respon
     """Cancel a response; the answer shows how it ended, which another end may have come before."""
     gateway: Gateway = request.app.state.gateway
     task_id = task_of(response_id)
-    await gateway.cancel(caller, task_id, "canceled over the responses API", _CANCEL_S)
+    await gateway.cancel(caller, task_id, "canceled over the responses API")
     return JSONResponse(of_standing(await gateway.standing(caller, task_id)))
 
 
