@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import sqlite3
@@ -13,6 +12,7 @@ import pytest
 
 from skillstream.cli import dev as dev_module
 from skillstream_schemas.errors import MissingExtra
+from tests.support.dev_folder import dev_environment, until_ready
 from tests.support.processes import Process
 
 AGENT = """
@@ -40,16 +40,7 @@ START_S = 60.0
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    (tmp_path / "slow.py").write_text(AGENT)
-    return {
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
-    }
-
-
-def ready(dev: Process) -> None:
-    for _ in ("worker", "router"):  # in any order
-        dev.wait_for("is ready", START_S)
+    return dev_environment(tmp_path, "slow", AGENT)
 
 
 def begin(env: dict[str, str], folder: Path, gate: str) -> str:
@@ -71,7 +62,7 @@ def state(folder: Path, task_id: str) -> str:
 @pytest.mark.timeout(240)
 def test_the_finals_of_the_grace_period_are_in_the_database(tmp_path: Path, env: dict[str, str]) -> None:
     with Process("dev", "slow:agent", cwd=tmp_path, env=env) as dev:
-        ready(dev)
+        until_ready(dev)
         task_id = begin(env, tmp_path, "go")
         dev.send(signal.SIGINT)
         dev.wait_for("waiting up to 30 s for 1 running task; Ctrl-C again hands them back", START_S)
@@ -88,7 +79,7 @@ def test_the_finals_of_the_grace_period_are_in_the_database(tmp_path: Path, env:
 @pytest.mark.timeout(240)
 def test_a_second_ctrl_c_hands_back_at_once(tmp_path: Path, env: dict[str, str]) -> None:
     with Process("dev", "slow:agent", cwd=tmp_path, env={**env, "SKILLSTREAM_GRACE_S": "600"}) as dev:
-        ready(dev)
+        until_ready(dev)
         task_id = begin(env, tmp_path, "never")
         dev.send(signal.SIGINT)
         dev.wait_for("waiting up to 600 s", START_S)
@@ -104,9 +95,9 @@ def test_commands_ask_the_dev_of_their_folder(tmp_path: Path, env: dict[str, str
     for folder in folders:
         folder.mkdir()
     with Process("dev", "slow:agent", cwd=folders[0], env=env) as first:
-        ready(first)
+        until_ready(first)
         with Process("dev", "slow:agent", cwd=folders[1], env=env) as second:
-            ready(second)
+            until_ready(second)
             assert any("in use by another process: free ones are taken" in line for line in second.lines)
             for folder in folders:
                 below = folder / "below"

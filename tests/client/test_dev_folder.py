@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from tests.support.dev_folder import dev_environment, until_ready
 from tests.support.processes import Process, descendants, is_running, until
 
 AGENT = """
@@ -29,16 +29,11 @@ async def shout(message, context):
 
 @pytest.mark.timeout(90)
 def test_a_folder_has_one_dev_and_long_lines_stop_nothing(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text(AGENT)
-    env = {
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
-    }
-    data = ("--data", str(tmp_path / "data"))
-    with Process("dev", "loud:agent", *data, env=env) as first:
-        for _ in ("worker", "router"):  # in any order
-            first.wait_for("is ready", 30)
-        with Process("dev", "loud:agent", *data, env=env) as second:
+    env = dev_environment(tmp_path, "loud", AGENT)
+    dev = ("dev", "loud:agent", "--data", str(tmp_path / "data"))
+    with Process(*dev, env=env) as first:
+        until_ready(first)
+        with Process(*dev, env=env) as second:
             assert second.wait(30) == 2
             assert "is in use by process" in "\n".join(second.lines)
         for message, code in (("go", 0), ("interrupt", 1), ("again", 0)):
@@ -51,22 +46,16 @@ def test_a_folder_has_one_dev_and_long_lines_stop_nothing(tmp_path: Path) -> Non
 
 @pytest.mark.timeout(90)
 def test_all_ends_with_a_dev_that_was_killed(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text(AGENT)
-    env = {
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
-    }
-    data = ("--data", str(tmp_path / "data"))
-    with Process("dev", "loud:agent", *data, env=env) as first:
-        for _ in ("worker", "router"):
-            first.wait_for("is ready", 30)
+    env = dev_environment(tmp_path, "loud", AGENT)
+    dev = ("dev", "loud:agent", "--data", str(tmp_path / "data"))
+    with Process(*dev, env=env) as first:
+        until_ready(first)
         started = descendants(first.pid)
         assert len(started) >= 4  # worker, router, the broker and its keeper
         first.send(signal.SIGKILL)
         assert first.wait(30) == -signal.SIGKILL
         until(lambda: not any(map(is_running, started)), 30)
-    with Process("dev", "loud:agent", *data, env=env) as second:  # nothing of the first is in the way
-        for _ in ("worker", "router"):
-            second.wait_for("is ready", 30)
+    with Process(*dev, env=env) as second:  # nothing of the first is in the way
+        until_ready(second)
         second.send(signal.SIGINT)
         assert second.wait(30) == 0

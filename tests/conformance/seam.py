@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from skillstream_router.broker import RouterBroker
 from skillstream_worker.broker import WorkerBroker
 from tests.client.bounds import soon
+from tests.support.loopback_port import PIECE_BYTES, LoopbackPort
 
 from .hooks import Deed, Hook, Unit
 from .wire import SUBSCRIBING, Command, frames
 
-_PIECE_BYTES = 65_536
 _SCRIPTS = {script.sha.decode(): script.name for script in (*WorkerBroker.scripts, *RouterBroker.scripts)}
 _REFUSED = b"*1\r\n$4\r\nXADD\r\n"
 """What goes to the server in place of a refused command: it refuses this, and with it the transaction around it."""
 
 
-class Seam:
+class Seam(LoopbackPort):
     """Responsible for all that one part of the system says to Redis, over however many connections.
 
     Commands are named as Redis names them (`XADD`), scripts as their files (`finish`). `passed` lists what reached the
@@ -28,34 +27,15 @@ class Seam:
     """
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self.passed: list[str] = []
-        self._port = port
+        self._target = port
         self._hooks: list[Hook] = []
-        self._server: asyncio.Server | None = None
         self._wires: set[_Wire] = set()
-        self._accepting: set[asyncio.Task[None]] = set()
         self._away = False
 
     def __repr__(self) -> str:
         return f"<Seam connections={len(self._wires)} hooks={self._hooks}>"
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._take_connection, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.let_go()
-        await asyncio.gather(*self._accepting, return_exceptions=True)
-        self.drop()
-        await asyncio.gather(*[wire.ended() for wire in self._wires])
-
-    @property
-    def url(self) -> str:
-        """Where the part connects."""
-        assert self._server is not None
-        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
 
     def hold(self, name: str, *about: str) -> Hook:
         """The command waits before the server, and all behind it on its connection, until `Hook.release`."""
@@ -107,20 +87,21 @@ class Seam:
         return self.passed.count(name)
 
     def _hook(self, deed: Deed, name: str, about: tuple[str, ...], error: str = "", times: int = 1) -> Hook:
-        hook = Hook(deed, name, about, error, times, self._port)
+        hook = Hook(deed, name, about, error, times, self._target)
         self._hooks.append(hook)
         return hook
 
-    def _take_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        accepting = asyncio.create_task(self._accept(reader, writer))
-        self._accepting.add(accepting)
-        accepting.add_done_callback(self._accepting.discard)
+    async def _end(self) -> None:
+        self.let_go()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        self.drop()
+        await asyncio.gather(*[wire.ended() for wire in self._wires])
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._away:
             writer.close()
             return
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
         wire = _Wire(writer, there_writer)
         self._wires.add(wire)
         wire.pumps = [asyncio.create_task(self._up(wire, reader)), asyncio.create_task(self._down(wire, there_reader))]
@@ -129,7 +110,7 @@ class Seam:
         waiting = bytearray()
         unit: list[Command] = []
         try:
-            while data := await reader.read(_PIECE_BYTES):
+            while data := await reader.read(PIECE_BYTES):
                 waiting += data
                 for raw in frames(waiting):
                     unit.append(Command.read(raw, _SCRIPTS))
@@ -168,7 +149,7 @@ class Seam:
     async def _down(self, wire: _Wire, reader: asyncio.StreamReader) -> None:
         waiting = bytearray()
         try:
-            while data := await reader.read(_PIECE_BYTES):
+            while data := await reader.read(PIECE_BYTES):
                 waiting += data
                 for raw in frames(waiting):
                     if raw[:1] == b">":  # out of turn

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.support.dev_folder import dev_environment, until_ready
 from tests.support.processes import Process
 
 AGENT = """
@@ -26,14 +26,9 @@ async def greet(message, context):
 
 @pytest.mark.timeout(90)
 def test_a_task_over_http_a_minute_after_installing(tmp_path: Path) -> None:
-    (tmp_path / "greeting.py").write_text(AGENT)
-    env = {
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
-    }
+    env = dev_environment(tmp_path, "greeting", AGENT)
     with Process("dev", "greeting:agent", "--data", str(tmp_path / "data"), env=env) as dev:
-        for _ in ("worker", "router"):  # in any order
-            dev.wait_for("is ready", 30)
+        until_ready(dev)
         (url,) = (line.split()[-1] for line in dev.lines if "HTTP at " in line)
         order = {"agent": "greeter", "skill": "greet", "message": "you", "stream": True}
         text = httpx.post(f"{url}/v1/tasks", json=order, timeout=30, trust_env=False).text

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
-from typing import Self
 
-_PIECE_BYTES = 65_536
+from .loopback_port import PIECE_BYTES, LoopbackPort
 
 
-class CuttingProxy:
+class CuttingProxy(LoopbackPort):
     """Responsible for the wire between a client and a server on `port`: may cut it, delay it, or swallow answers.
 
     `cut_up_after` and `cut_down_after` are how many bytes more go to the server, or come back, before the connection
@@ -19,6 +17,7 @@ class CuttingProxy:
     """
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self.cut_up_after: int | None = None
         self.cut_down_after: int | None = None
         self.swallows = False
@@ -27,28 +26,10 @@ class CuttingProxy:
         self.drops = 0
         self.down_bytes = 0
         self._target = port
-        self._server: asyncio.Server | None = None
         self._open: set[_Wire] = set()
-        self._pumps: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"<CuttingProxy open={len(self._open)} connections={self.connections} drops={self.drops}>"
-
-    @property
-    def url(self) -> str:
-        """Where clients connect."""
-        assert self._server is not None
-        return f"redis://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/0"
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.drop()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
 
     def drop(self) -> None:
         """Drops all connections."""
@@ -64,10 +45,8 @@ class CuttingProxy:
             return
         wire = _Wire(writer, there_writer)
         self._open.add(wire)
-        for pump in (self._up(wire, reader), self._down(wire, there_reader)):
-            task = asyncio.create_task(pump)
-            self._pumps.add(task)
-            task.add_done_callback(self._pumps.discard)
+        self._spawn(self._up(wire, reader))
+        self._spawn(self._down(wire, there_reader))
 
     async def _up(self, wire: _Wire, reader: asyncio.StreamReader) -> None:
         while data := await self._read(reader):
@@ -85,7 +64,7 @@ class CuttingProxy:
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         try:
-            data = await reader.read(_PIECE_BYTES)
+            data = await reader.read(PIECE_BYTES)
         except OSError:
             return b""
         if self.delay_s:

@@ -13,6 +13,8 @@ from skillstream.task import Task
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, Worker
 from tests.client.hand_worker import HandWorker
+from tests.support.cutting_proxy import CuttingProxy
+from tests.support.protocol_bench import ProtocolBench, port_of
 from tests.support.verbs import AGENT, BOUND_S, Gates, script, verb_agent
 
 from .view import View
@@ -49,6 +51,20 @@ def view(outside: redis.Redis, settings: Settings) -> View:
 def hand(outside: redis.Redis, settings: Settings) -> HandWorker:
     """Another worker, played by hand."""
     return HandWorker(outside, settings)
+
+
+@pytest.fixture
+async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
+    """The worker's seam to Redis, step by step."""
+    async with ProtocolBench(outside, settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def proxy(settings: Settings) -> AsyncIterator[CuttingProxy]:
+    """The wire to the server, which may be cut."""
+    async with CuttingProxy(port_of(settings)) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from itertools import chain, pairwise
 
 import pytest
@@ -22,12 +21,6 @@ from tests.support.monitor import Monitor
 from tests.support.protocol_bench import AGENT, FINAL_FIELDS, ProtocolBench, a_request
 
 QUEUE = arq_keys.queue(AGENT)
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
 
 
 async def test_a_claim_takes_the_job_until_the_lease_ends(bench: ProtocolBench) -> None:

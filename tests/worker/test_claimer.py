@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
-import pytest
 import redis
 
 from skillstream.clock import Clock
@@ -17,12 +16,6 @@ from skillstream_worker.claimer import Claimer
 from skillstream_worker.slots import Slots
 from tests.client.bounds import until
 from tests.support.protocol_bench import AGENT, ProtocolBench
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
 
 
 class _Turning(WorkerBroker):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
-import redis
 
 from skillstream.broker import Settlement
 from skillstream.clock import Clock
 from skillstream.closing import Verdict, close_from_outside
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.ids import EventId
-from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 from skillstream_worker.answers import Loss
 from skillstream_worker.broker import Finish, Lease
@@ -25,12 +23,6 @@ from tests.support.protocol_bench import AGENT, FINAL_FIELDS, ProtocolBench, a_r
 
 TASK = "t1"
 LAST, FINAL = EventId(1, 1), EventId(1, 2)
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
 
 
 async def publication_of(bench: ProtocolBench, lease: Lease, attempt: int = 1) -> Publication:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import redis
 
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.request import OnRetry
-from skillstream_schemas.settings import Settings
 from skillstream_worker.broker import Lease
 from skillstream_worker.openings import AlreadyFinal, CloseCause, Gone, MustClose, MustRead, Opened, Opening, Stale, Superseded
 from tests.support.protocol_bench import AGENT, FINAL_FIELDS, ProtocolBench, a_request
 
 TASK = "t1"
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
 
 
 async def open_it(bench: ProtocolBench, lease: Lease, **options: Any) -> Opening:

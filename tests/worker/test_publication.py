@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import redis
 
 from skillstream_schemas.errors import EventTooLarge, OutputTooLarge
 from skillstream_schemas.event import HandedBack
 from skillstream_schemas.limits import KIB
-from skillstream_schemas.settings import Settings
 from skillstream_worker.chunking import Chunking
 from tests.client.bounds import soon, until
 from tests.support.monitor import Executed, Monitor
 from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, staged
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
 
 
 @pytest.mark.guarantee("G3")

@@ -8,13 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-import redis
 
 from skillstream.connection import connect
 from skillstream.resp import pack
 from skillstream_schemas.errors import Unpublishable
 from skillstream_schemas.limits import KIB
-from skillstream_schemas.settings import Settings
 from skillstream_worker.answers import Loss, passes, problem_of
 from skillstream_worker.chunking import Chunking
 from skillstream_worker.publication import Publication
@@ -22,20 +20,8 @@ from tests.client.bounds import soon, until
 from tests.client.busy import OPTIONS, keep_busy
 from tests.conftest import make_settings
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, port_of, refused, staged
+from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, refused, staged
 from tests.support.redis_server import RedisServer, binaries, free_port
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def proxy(settings: Settings) -> AsyncIterator[CuttingProxy]:
-    async with CuttingProxy(port_of(settings)) as opened:
-        yield opened
 
 
 @pytest.fixture(params=list(binaries()))

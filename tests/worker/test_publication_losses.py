@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import redis
 
 from skillstream_schemas.errors import Unpublishable
 from skillstream_schemas.event import HandedBack
-from skillstream_schemas.settings import Settings
 from skillstream_worker.answers import Loss
 from tests.client.bounds import soon, until
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, port_of, refused, staged
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def proxy(settings: Settings) -> AsyncIterator[CuttingProxy]:
-    async with CuttingProxy(port_of(settings)) as opened:
-        yield opened
+from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, refused, staged
 
 
 @pytest.mark.guarantee("G4")

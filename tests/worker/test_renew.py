@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import redis
 from arq import create_pool
 from arq.connections import RedisSettings
 from arq.constants import abort_jobs_ss
@@ -19,12 +16,6 @@ from tests.support.protocol_bench import AGENT, ProtocolBench
 QUEUE = arq_keys.queue(AGENT)
 MEMBER = arq_keys.job_id(AGENT, "t1")
 LEASE = arq_keys.in_progress(MEMBER)
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
 
 
 async def test_the_owner_moves_the_end_of_its_lease(bench: ProtocolBench) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import pytest
-import redis
 
 from skillstream.clock import Clock
 from skillstream_schemas.limits import Limits
-from skillstream_schemas.settings import Settings
 from skillstream_worker.chunking import Chunking
 from skillstream_worker.context import TaskContext
 from skillstream_worker.performance import perform
@@ -21,12 +19,6 @@ from tests.client.bounds import soon
 from tests.support.protocol_bench import ProtocolBench, staged
 
 NOBODY = cast(TaskContext, None)
-
-
-@pytest.fixture
-async def bench(outside: redis.Redis, settings: Settings) -> AsyncIterator[ProtocolBench]:
-    async with ProtocolBench(outside, settings) as opened:
-        yield opened
 
 
 class HandClock(Clock):
