@@ -28,7 +28,7 @@ from skillstream_schemas.settings import Settings
 from .batching import ScriptBatch
 from .cluster import caller_of
 from .request_reader import fields_of, request_of
-from .resp import Argument, Reply, ReplyError
+from .resp import Argument, Reply, ReplyError, pack_around
 from .scripts import CANCEL, CLOSE, ENQUEUE, SETTLE, SUBMIT, Script
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 Entry = tuple[EventId, dict[str, str]]
 """An entry of a task's stream: its id and its fields as text."""
 
+FIRST_ENTRY = pack_around(("XRANGE",), ("-", "+", "COUNT", 1))
+"""What stands before and behind the key of a stream whose first entry is asked for."""
 WAKE_CAP = 10_000
 WAKE_TTL_MS = 3_600_000
 _RESULT_TTL_MS = 3_600_000
@@ -155,11 +157,10 @@ class Broker:
         Returns the final that stands on the stream now, this one or another; None where the stream went on
         since `ending.seen`: read again. Raises StreamLost where there is none.
         """
-        fields = ending.final.to_fields()
-        arguments = [part for name, value in fields.items() if name not in ("type", "at") for part in (name, value)]
         keep = "" if ending.keep is None else ending.keep
         keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
-        reply = await self.pipeline.run(CLOSE, keys, [task_id, closer, str(ending.seen), keep, self._stream_ttl_ms, *arguments])
+        arguments = [task_id, closer, str(ending.seen), keep, self._stream_ttl_ms, *arguments_of(ending.final)]
+        reply = await self.pipeline.run(CLOSE, keys, arguments)
         match reply[0]:
             case b"closed":
                 return ending.final.model_copy(update={"id": id_of(reply[1]), "at": int(reply[2])})
@@ -277,6 +278,11 @@ def checked(replies: Sequence[Reply], step: str) -> Sequence[Reply]:
                 raise BrokerUnavailable(f"{step}: {reply}")
             raise BrokerRefused(f"{step}: {reply}")
     return replies
+
+
+def arguments_of(final: FinalEvent) -> list[str]:
+    """The fields of a final as a script takes them that writes its type and time."""
+    return flat({name: value for name, value in final.to_fields().items() if name not in ("type", "at")})
 
 
 def flat(fields: Mapping[str, str]) -> list[str]:

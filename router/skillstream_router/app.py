@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
-import socket
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from skillstream.breaking_off import break_off
 from skillstream.clock import Clock
+from skillstream.process_name import process_name
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, MissingExtra
 from skillstream_schemas.settings import Settings
 
@@ -67,7 +65,7 @@ class Router(Lifecycle):
     ) -> None:
         super().__init__()
         self.settings = settings or Settings()
-        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.name = name or process_name()
         pace = pace or RouterPace()
         clock = clock or Clock()
         self._rings: asyncio.Queue[list[Ring]] = asyncio.Queue(maxsize=1)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from skillstream.broker import Broker, checked, flat
+from skillstream.broker import FIRST_ENTRY, Broker, arguments_of, checked, flat
 from skillstream.calling import RETRY_KINDS
 from skillstream.clock import Clock
 from skillstream.connection import Connection, connect
@@ -34,7 +34,7 @@ GROUP = "router"
 ROUTER = "router"
 """How the router signs the openings of tasks that it ends."""
 _FORGET_AFTER_MS = 3_600_000
-_FIRST_HEAD, _FIRST_TAIL = pack_around(("XRANGE",), ("-", "+", "COUNT", 1))
+_FIRST_HEAD, _FIRST_TAIL = FIRST_ENTRY
 _TOP_HEAD, _TOP_TAIL = pack_around(("XREVRANGE",), ("+", "-", "COUNT", 1))
 _MEMBERS_AT_ONCE = 500
 _TRY_AGAIN = RETRY_KINDS - {"OOM"}
@@ -204,9 +204,8 @@ class RouterBroker(Broker):
         """
         keys = [self.keys.events(task_id), self.keys.inbox_of(task_id)]
         asked = flat(request.to_fields())
-        ended = flat({name: value for name, value in final.to_fields().items() if name not in ("type", "at")})
         arguments: list[Argument] = [
-            task_id, ROUTER, self._stream_ttl_ms, attempt, submitted_at, len(asked), *asked, *ended
+            task_id, ROUTER, self._stream_ttl_ms, attempt, submitted_at, len(asked), *asked, *arguments_of(final)
         ]  # fmt: skip
         return bool(await self.pipeline.run(LOST, keys, arguments))
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from skillstream.broker import Settlement
 from skillstream_schemas import job as arq_job
-from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, MalformedJob, SkillstreamError
 from skillstream_schemas.event import FinalEvent, agent_metadata
 from skillstream_schemas.ids import START
@@ -93,11 +92,10 @@ def _stock_result(ended: Ended, payload: bytes | None) -> bytes | None:
     record = ended.record
     return arq_job.pack_result(
         job,
+        record.agent,
+        record.id,
         attempt=record.attempt,
-        success=True,
-        result=dict(ended.final_fields()),
+        final=ended.final_fields(),
         started_ms=record.opened_at or record.submitted_at,
         finished_ms=record.finished_at or 0,
-        queue=arq_keys.queue(record.agent),
-        job_id=arq_keys.job_id(record.agent, record.id),
     )

@@ -6,6 +6,7 @@ worker with `msgpack` as their serialiser read and write the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import msgpack
 
 from .errors import MalformedJob
 from .json_text import MAX_JSON_DEPTH, MAX_JSON_NODES
-from .keys import RUN_SKILL
+from .keys import RUN_SKILL, job_id, queue
 from .limits import MIB
 
 MAX_JOB_BYTES = 8 * MIB
@@ -123,13 +124,16 @@ def _check_plain(request: dict[str, Any]) -> None:
 
 
 def pack_result(
-    job: Job, *, attempt: int, success: bool, result: dict[str, Any], started_ms: int, finished_ms: int, queue: str, job_id: str
+    job: Job, agent: str, task_id: str, *, attempt: int, final: Mapping[str, str], started_ms: int, finished_ms: int
 ) -> bytes:
-    """What arq keeps under `arq:result:` for the client that waits; states are data, msgpack cannot pack exceptions."""
+    """What arq keeps under `arq:result:` for the client that waits: the fields of the final.
+
+    Failed or not, the function did its work for arq: states are data, msgpack cannot pack exceptions.
+    """
     args = [job.request] if job.request is not None else []
     return pack(
         {
-            "t": attempt, "f": job.function, "a": args, "k": {}, "et": job.enqueued_ms, "s": success, "r": result,
-            "st": started_ms, "ft": finished_ms, "q": queue, "id": job_id,
+            "t": attempt, "f": job.function, "a": args, "k": {}, "et": job.enqueued_ms, "s": True, "r": dict(final),
+            "st": started_ms, "ft": finished_ms, "q": queue(agent), "id": job_id(agent, task_id),
         }
     )  # fmt: skip

@@ -100,12 +100,11 @@ def test_a_stock_clients_job_is_read_as_ever() -> None:
 def test_a_result_is_written_as_ever() -> None:
     data = pack_result(
         Job("run_skill", REQUEST, AT),
+        "researcher",
+        "task-1",
         attempt=1,
-        success=True,
-        result={"state": "completed", "text": "done"},
+        final={"state": "completed", "text": "done"},
         started_ms=AT + 1,
         finished_ms=AT + 2,
-        queue="arq:queue:{researcher}",
-        job_id="{researcher}:task-1",
     )
     assert data.hex() == GOLDEN["jobs"]["result"]

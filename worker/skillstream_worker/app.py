@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
-import socket
 from collections.abc import Coroutine, Sequence
 from typing import Any, Self
 
 from skillstream import Client
 from skillstream.breaking_off import break_off
 from skillstream.clock import Clock
+from skillstream.process_name import process_name
 from skillstream_schemas.settings import Settings
 
 from .agent import Agent
@@ -47,7 +45,7 @@ class Worker:
         self, agents: Sequence[Agent], settings: Settings | None = None, *, name: str | None = None, clock: Clock | None = None
     ) -> None:
         self.settings = settings or Settings()
-        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.name = name or process_name()
         self.running: dict[str, Attempt] = {}
         self._agents = list(agents)
         self._clock = clock or Clock()

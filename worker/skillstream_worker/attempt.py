@@ -12,6 +12,7 @@ from skillstream.broker import Settlement, flat
 from skillstream.closing import Verdict, close_from_outside, read_transcript
 from skillstream_schemas.errors import FailureCode, MalformedEntry, SkillstreamError, StreamGap, Unpublishable
 from skillstream_schemas.event import FinalEvent, HandedBack
+from skillstream_schemas.job import pack_result
 
 from .agent import Agent
 from .answers import Loss
@@ -19,7 +20,7 @@ from .broker import ClaimedJob, Lease
 from .chunking import Chunking
 from .context import TaskContext
 from .endings import elsewhere, of_error, of_stop, of_unreadable, refusal, time_limit, verdict_of
-from .finals import final_fields, stock_result
+from .finals import final_fields
 from .openings import AlreadyFinal, Gone, MustClose, MustRead, Opened, Opening, Stale
 from .outcome import Abandon, End, Ending, HandBack, Outcome, StopCause
 from .performance import perform
@@ -270,6 +271,8 @@ class Attempt:
         result = None
         job = self._reading.job
         if job is not None and job.is_stock:
-            now_ms = self._services.clock.now_ms()
-            result = stock_result(self.lease, job, self.final, self._claimed.claims, self._started_ms, now_ms)
+            result = pack_result(
+                job, self._agent.name, self.lease.task_id, attempt=self._claimed.claims, final=self.final,
+                started_ms=self._started_ms, finished_ms=self._services.clock.now_ms(),
+            )  # fmt: skip
         self._services.settler.settle(self._agent.name, Settlement(self.lease.task_id, result))

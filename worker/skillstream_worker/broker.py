@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skillstream.broker import WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat
+from skillstream.broker import FIRST_ENTRY, WAKE_CAP, WAKE_TTL_MS, Broker, checked, flat
 from skillstream.clock import Clock
 from skillstream.connection import Connection
 from skillstream.outage import Outage
 from skillstream.request_reader import request_of
-from skillstream.resp import Argument, Reply, ReplyError, blob, pack_around
+from skillstream.resp import Argument, Reply, ReplyError, blob
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.card import AgentCard
 from skillstream_schemas.errors import BrokerUnavailable
@@ -85,7 +85,7 @@ class Finish(NamedTuple):
 
 
 _FINISHED = Finish(is_there=True)
-_FIRST_HEAD, _FIRST_TAIL = pack_around(("XRANGE",), ("-", "+", "COUNT", 1))
+_FIRST_HEAD, _FIRST_TAIL = FIRST_ENTRY
 
 
 class WorkerBroker(Broker):

@@ -77,18 +77,15 @@ def _params(task_id: str, event: StatusEvent | ChunkEvent | FinalEvent | ResetEv
             metadata, said = ending_metadata(event), {"id": str(event.id), "type": "final"}
         case _:
             return None
-    layout = _flat if form is Form.FLAT else _nested
-    return {**layout(task_id, state, text, data, metadata, said.get("id", "")), "event": said}
-
-
-def _nested(task_id: str, state: TaskState, text: str | None, data: Any, metadata: Frame, part_id: str) -> Frame:
+    if form is Form.FLAT:
+        return {**_flat(task_id, state, text, data, metadata), "event": said}
     parts = [] if text is None else [text_part(text)]
     if data is not None:
-        parts.append(data_part(part_id, data))
-    return task_params(task_id, state, parts, metadata)
+        parts.append(data_part(said["id"], data))
+    return {**task_params(task_id, state, parts, metadata), "event": said}
 
 
-def _flat(task_id: str, state: TaskState, text: str | None, data: Any, metadata: Frame, part_id: str) -> Frame:
+def _flat(task_id: str, state: TaskState, text: str | None, data: Any, metadata: Frame) -> Frame:
     params = {"task_id": task_id, "state": state.value, "text": text or "", "final": state.is_final}
     more = {"data": data, "metadata": metadata or None}
     return params | {name: value for name, value in more.items() if value is not None}
