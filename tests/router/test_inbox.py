@@ -109,14 +109,19 @@ async def test_groups_are_made_again_after_the_broker_was_emptied(
         await eventually(lambda: feed.rings_left() == 0, "all rings are gone")
 
 
-async def test_rings_of_a_router_that_died_are_taken_over(
-    router_settings: Settings, feed: Feed, ledger_file: LedgerFile, outside: Any
-) -> None:
+def give_rings(outside: Any, feed: Feed, router: str) -> None:
+    """A router of this name was given the rings of an ended task, and acknowledged none."""
     inboxes = [feed.keys.inbox(shard) for shard in range(feed.keys.shard_count)]
     for inbox in inboxes:
         outside.xgroup_create(inbox, "router", id="0", mkstream=True)
     feed.ended("t1")
-    assert outside.xreadgroup("router", "dead", dict.fromkeys(inboxes, ">"))
+    assert outside.xreadgroup("router", router, dict.fromkeys(inboxes, ">"))
+
+
+async def test_rings_of_a_router_that_died_are_taken_over(
+    router_settings: Settings, feed: Feed, ledger_file: LedgerFile, outside: Any
+) -> None:
+    give_rings(outside, feed, "dead")
     async with Router(router_settings, pace=QUIET):
         await eventually(lambda: feed.rings_left() == 0, "all rings are gone")
     assert ledger_file.state("t1") == "completed"
@@ -125,11 +130,7 @@ async def test_rings_of_a_router_that_died_are_taken_over(
 async def test_rings_that_this_router_was_given_in_an_answer_that_never_came_are_read_first(
     router_settings: Settings, feed: Feed, ledger_file: LedgerFile, outside: Any
 ) -> None:
-    inboxes = [feed.keys.inbox(shard) for shard in range(feed.keys.shard_count)]
-    for inbox in inboxes:
-        outside.xgroup_create(inbox, "router", id="0", mkstream=True)
-    feed.ended("t1")
-    assert outside.xreadgroup("router", "r1", dict.fromkeys(inboxes, ">"))
+    give_rings(outside, feed, "r1")
     patient = RouterPace(ReadingPace(block_s=0.2, take_over_s=3600), QUIET.reaping, QUIET.reconciling)
     async with Router(router_settings, name="r1", pace=patient):
         await eventually(lambda: feed.rings_left() == 0, "all rings are gone")
