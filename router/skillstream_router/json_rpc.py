@@ -23,8 +23,9 @@ def is_id(value: Any) -> TypeGuard[RpcId | None]:
 
 def call_frame(method: str, params: Frame, rpc_id: RpcId | None = None) -> Frame:
     """A request, or a notification without an id."""
-    frame: Frame = {"jsonrpc": "2.0", "method": method, "params": params}
-    return frame if rpc_id is None else {**frame, "id": rpc_id}
+    if rpc_id is None:
+        return {"jsonrpc": "2.0", "method": method, "params": params}
+    return {"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params}
 
 
 def result_frame(rpc_id: RpcId, result: Frame) -> Frame:

@@ -78,14 +78,20 @@ def _params(task_id: str, event: StatusEvent | ChunkEvent | FinalEvent | ResetEv
         case _:
             return None
     if form is Form.FLAT:
-        return {**_flat(task_id, state, text, data, metadata), "event": said}
-    parts = [] if text is None else [text_part(text)]
-    if data is not None:
-        parts.append(data_part(said["id"], data))
-    return {**task_params(task_id, state, parts, metadata), "event": said}
+        params = _flat(task_id, state, text, data, metadata)
+    else:
+        parts = [] if text is None else [text_part(text)]
+        if data is not None:
+            parts.append(data_part(said["id"], data))
+        params = task_params(task_id, state, parts, metadata)
+    params["event"] = said
+    return params
 
 
 def _flat(task_id: str, state: TaskState, text: str | None, data: Any, metadata: Frame) -> Frame:
-    params = {"task_id": task_id, "state": state.value, "text": text or "", "final": state.is_final}
-    more = {"data": data, "metadata": metadata or None}
-    return params | {name: value for name, value in more.items() if value is not None}
+    params: Frame = {"task_id": task_id, "state": state.value, "text": text or "", "final": state.is_final}
+    if data is not None:
+        params["data"] = data
+    if metadata:
+        params["metadata"] = metadata
+    return params
