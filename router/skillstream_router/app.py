@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from .http import HttpServer
 
 log = logging.getLogger(__name__)
-_PROJECTORS = 2
+_PROJECTORS = 4
+"""Batches under way at once: with two the database waited for the event loop, and the event loop for the broker."""
 _LAST_RINGS_S = 5.0
 _LEAVE_S = 1.0
 """With the gateway's 3 s, a router whose broker is away ends within 10 s, the time that supervisors give."""
