@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import redis
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from skillstream import Client
 from skillstream_schemas.settings import Settings
@@ -17,6 +19,11 @@ from .support.leaks import check_no_leaks
 from .support.redis_server import RedisServer, binaries
 
 _PARAMS = [*binaries(), "fake"]
+_ANY_MACHINE: dict[str, Any] = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
+"""A machine that is busy takes long over an example, and that is no fault of what is tested."""
+hypothesis_settings.register_profile("gate", **_ANY_MACHINE, derandomize=True, database=None)
+hypothesis_settings.register_profile("explore", **_ANY_MACHINE)
+hypothesis_settings.load_profile("gate")  # the same examples each time; `--hypothesis-profile=explore` looks for others
 
 
 @pytest.fixture(scope="session", params=_PARAMS)
