@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import SystemRandom
 
 import pytest
 import redis
@@ -15,6 +14,7 @@ from .exploring import explore
 from .world import World
 
 EXAMPLES = 150
+SEED = 20_240_229
 
 
 @pytest.mark.guarantee("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9")
@@ -23,8 +23,8 @@ def test_every_interleaving_keeps_every_invariant(
     outside: redis.Redis, settings: Settings, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     given = request.config.getoption("--hypothesis-seed")
-    chosen_seed = SystemRandom().randrange(2**32) if given is None else int(given)
-    print(f"again with --hypothesis-seed={chosen_seed}")
+    chosen_seed = SEED if given is None else int(given)
+    print(f"seed {chosen_seed}; --hypothesis-seed plays others")
     with World(outside, settings, LedgerFile(tmp_path / "router.db")) as world:
         explore(world, chosen_seed, EXAMPLES)
     print(f"on the streams: {dict(world.seen_kinds)}")
