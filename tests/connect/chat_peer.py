@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,16 +16,10 @@ from uagents_core.identity import Identity
 
 from tests.router.eventually import eventually
 from tests.support.processes import ROOT
+from tests.support.redis_server import free_port
 
 Record = dict[str, Any]
 READY_S = 30.0
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ChatPeer:

@@ -16,10 +16,10 @@ from skillstream_router.connect.hub import HubConnector
 from skillstream_router.connect.hub.link import HubPace
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, Worker
-from tests.support.redis_server import RedisServer, binaries
+from tests.support.redis_server import RedisServer, binaries, free_port
 from tests.support.verbs import Gates, verb_agent
 
-from .chat_peer import ChatPeer, free_port
+from .chat_peer import ChatPeer
 from .stub_hub import StubHub
 
 QUICK = HubPace(

@@ -20,9 +20,10 @@ from skillstream_schemas.event import ChunkEvent, StatusEvent
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, Worker
 from skillstream_worker.chat_agent import chat_skill
+from tests.support.redis_server import free_port
 from tests.support.verbs import BOUND_S, Gates, script
 
-from .chat_peer import ChatPeer, free_port
+from .chat_peer import ChatPeer
 from .conftest import QUICK_CHAT, SEED
 
 KEY = "the key of skills that ask"

@@ -16,9 +16,10 @@ from skillstream_worker import Worker
 from tests.router.eventually import eventually
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.processes import Process
+from tests.support.redis_server import free_port
 from tests.support.verbs import BOUND_S, Gates, script
 
-from .chat_peer import ChatPeer, free_port
+from .chat_peer import ChatPeer
 from .conftest import QUICK_CHAT, SEED, StartBridge
 
 STREAM = ["start-stream", "text", "end-stream"]

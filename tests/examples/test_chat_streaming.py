@@ -14,8 +14,9 @@ from skillstream_router.connect.agentverse.identity import seed_of
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, Worker
 from skillstream_worker.chat_handler import chat_handler
-from tests.connect.chat_peer import ChatPeer, free_port
+from tests.connect.chat_peer import ChatPeer
 from tests.connect.conftest import QUICK_CHAT
+from tests.support.redis_server import free_port
 
 SEED = "the secret seed of the examples"
 PORT = free_port()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,10 +14,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Any, cast
 
 import redis
 
-_START_S = 15.0
+_START_S = 30.0
+_LOWEST_PORT = 10_000
+_SYSTEM_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_given: set[int] = set()
 
 
 def valkey_binary() -> str:
@@ -35,10 +40,32 @@ def binaries() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
+    """A loopback port that nobody listens on, given to one caller only.
+
+    It is below those that the system gives to connections: until a server listens there, and while one is stopped, no
+    connection of anybody takes it.
+    """
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(_LOWEST_PORT, _lowest_of_system())
+        if port not in _given and _is_free(port):
+            _given.add(port)
+            return port
+
+
+def _lowest_of_system() -> int:
+    """The lowest port that connections get, as the kernel says it, or as IANA has it."""
+    lowest = int(_SYSTEM_PORTS.read_text().split()[0]) if _SYSTEM_PORTS.exists() else 49_152
+    return lowest if lowest > _LOWEST_PORT else 2**16
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class RedisServer:
@@ -70,11 +97,11 @@ class RedisServer:
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         give_up = time.monotonic() + _START_S
         while time.monotonic() < give_up:
-            with contextlib.suppress(redis.exceptions.RedisError), self.client() as client:
-                if client.ping():
-                    return
             if self._process.poll() is not None:
                 raise RuntimeError(f"{self._binary} ended with {self._process.returncode}")
+            with contextlib.suppress(redis.exceptions.RedisError), self.client() as client:
+                if cast(Any, client).info("server")["process_id"] == self._process.pid:  # and nobody else on this port
+                    return
             time.sleep(0.02)
         self.stop()
         raise RuntimeError(f"{self._binary} did not answer within {_START_S} s")
