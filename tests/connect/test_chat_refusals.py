@@ -93,7 +93,7 @@ def set_field(name: str, value: Any) -> Change:
 REFUSED: dict[str, Callable[[str], bytes]] = {
     "payload changed": tampered(lambda made: made.encode_payload(json.dumps(message()))),
     "session changed": tampered(set_field("session", uuid4())),
-    "expiry changed": tampered(set_field("expires", int(time.time()) + 300)),
+    "expiry changed": tampered(lambda made: set_field("expires", made.expires + 300)(made)),
     "no signature": tampered(set_field("signature", None)),
     "another's signature": tampered(lambda made: made.sign(Identity.generate())),
     "no bech32": tampered(set_field("signature", "sig1nonsense")),

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -64,7 +65,8 @@ def test_what_no_key_can_be_made_of_is_a_usage_error(ledger_file: LedgerFile) ->
 def test_a_key_is_shown_once_and_stands_nowhere(ledger_file: LedgerFile) -> None:
     key = keys(ledger_file, "create", "--payer", "acme")[1].strip()
     assert key.startswith("sk-")
-    dump = "\n".join(sqlite3.connect(ledger_file.path).iterdump())
+    with closing(sqlite3.connect(ledger_file.path)) as database:
+        dump = "\n".join(database.iterdump())
     assert "acme" in dump
     assert key not in dump
     assert key.split("-", 2)[2] not in dump

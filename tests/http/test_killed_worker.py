@@ -76,7 +76,7 @@ async def _followed_over_a_kill(http: httpx.AsyncClient, task_id: str, workers: 
             events.append(json.loads(event.data))
             if len(events) == 10:
                 name = next(event["worker"] for event in events if "worker" in event)
-                (running,) = [worker for worker in workers if str(worker.pid) in name.split("-")]
+                (running,) = [worker for worker in workers if f"-{worker.pid}-" in name]
                 running.send(signal.SIGKILL)
     return events
 

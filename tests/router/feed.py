@@ -12,6 +12,7 @@ from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.keys import Keyspace
 
 NOW_MS = int(time.time() * 1000)
+"""When this run of the tests began, which may be half an hour ago."""
 
 
 class Feed:

@@ -23,6 +23,7 @@ from .feed import NOW_MS, Feed
 from .ledger_file import LedgerFile
 
 MINUTE_MS = 60_000
+DAY_MS = 86_400_000
 
 
 async def recorded(settings: Settings, feed: Feed) -> None:
@@ -46,7 +47,7 @@ async def test_a_submission_without_a_job_is_enqueued_after_30_s(
     router_settings: Settings, feed: Feed, clock: MovedClock, outside: Any
 ) -> None:
     feed.submitted("half")
-    feed.submitted("fresh", at=NOW_MS + 10 * MINUTE_MS)
+    feed.submitted("fresh", at=NOW_MS + DAY_MS)
     async with Router(router_settings, clock=clock, pace=REAPING):
         clock.ahead_ms = MINUTE_MS
         await eventually(lambda: feed.is_queued("half"), "the job is queued")
@@ -83,7 +84,7 @@ async def test_a_deadline_that_passed_without_a_worker_ends_the_task(
     if opened:
         feed.opened("late")
         feed.entry("late", "1-2", {"type": "chunk", "text": "so far", "at": NOW_MS})
-    feed.submitted("later", deadline=NOW_MS + 60 * MINUTE_MS)
+    feed.submitted("later", deadline=NOW_MS + DAY_MS)
     feed.submitted("held", deadline=NOW_MS - 1)
     feed.job("held", owned=True)
     async with Router(router_settings, pace=REAPING):

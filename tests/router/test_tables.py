@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 from skillstream.cli import output
 from skillstream.cli.app import build
 from skillstream_router.store import Store, TaskRecord, Turns
-from skillstream_schemas.ids import new_task_id
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 
 from .ledger_file import LedgerFile
 
+TASK = "01a22dc1-4c58-71ea-b22d-a78b0b4570c8"
 CONTEXT = "a-conversation-with-a-name-of-some-length"
 FINISHED_MS = 1_796_063_972_464
 
@@ -25,15 +25,14 @@ FINISHED_MS = 1_796_063_972_464
 @pytest.fixture
 async def task_id(ledger_file: LedgerFile) -> AsyncIterator[str]:
     """A paid task in a database."""
-    task_id = new_task_id()
     record = TaskRecord(
-        id=task_id, state=TaskState.COMPLETED, agent="researcher", skill="research", attempt=1, payer="acme",
+        id=TASK, state=TaskState.COMPLETED, agent="researcher", skill="research", attempt=1, payer="acme",
         submitted_at=time.time_ns() // 1_000_000 - 3 * 60_000, price_micros=50_000, context_id=CONTEXT,
         finished_at=FINISHED_MS, last_event_id="1-2", metadata='{"ok":true,"n":null}',
     )  # fmt: skip
     store = await Store(Settings(database_url=ledger_file.url)).open()
     await store.apply([Turns(record, "what of [bold]tides\x1b[2J?", "They come and go, " * 20)])
-    yield task_id
+    yield TASK
     await store.close()
 
 
