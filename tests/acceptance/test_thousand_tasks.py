@@ -72,8 +72,9 @@ def _wait_until_routed(broker: redis.Redis, task_ids: list[str]) -> None:
     rings = jobs = 0
     give_up = time.monotonic() + _ALL_S
     while time.monotonic() < give_up:
-        rings = sum(int(cast(int, broker.xlen(key))) for key in broker.scan_iter("skillstream:inbox:*"))
+        # jobs first: once there are none, every final has rung
         jobs = sum(int(cast(int, broker.zcard(key))) for key in broker.scan_iter("arq:queue:*"))
+        rings = sum(int(cast(int, broker.xlen(key))) for key in broker.scan_iter("skillstream:inbox:*"))
         if rings == 0 and jobs == 0:
             return
         time.sleep(0.05)

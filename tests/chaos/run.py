@@ -134,6 +134,7 @@ async def _settled(field: Battlefield, working: asyncio.Task[None]) -> list[str]
 
 
 def _waiting(broker: redis.Redis) -> str:
-    rings = sum(cast(int, broker.xlen(key)) for key in broker.scan_iter("skillstream:inbox:*"))
+    # jobs first: once there are none, every final has rung
     jobs = sum(cast(int, broker.zcard(key)) for key in broker.scan_iter("arq:queue:*"))
+    rings = sum(cast(int, broker.xlen(key)) for key in broker.scan_iter("skillstream:inbox:*"))
     return f"{rings} rings and {jobs} jobs" if rings or jobs else ""

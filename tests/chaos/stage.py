@@ -138,7 +138,7 @@ class Stage:
         """What the checker finds once all is quiet, or the bound has passed."""
         if not self._has_router:
             await self.router()
-        await self.until(lambda: self.rings() + self.jobs() == 0)
+        await self.until(lambda: self.jobs() == 0 and self.rings() == 0)  # in this order: every final has rung by then
         return self._check()
 
     def check_rows(self) -> Report:
