@@ -194,9 +194,11 @@ async def test_a_job_whose_payload_ran_out_of_time_runs_from_the_stream(stage: S
 async def test_a_stock_abort_makes_no_job_claimable_that_is_leased(stage: Stage) -> None:
     """P2. W1 runs a task · a stock client aborts it: arq takes the score of the lease for a delay and makes the job due · W2
     does not win it, since it has an owner; W1's next renewal puts the score right."""
+    seam = await stage.seam("w1")
     await stage.worker("w1")
     task = await stage.submit(["reach", "running"], ["wait", "end"], ["say", "done"])
     await stage.gates.reached("running")
+    held = seam.hold("renew")
     pool = await arq.create_pool(RedisSettings.from_dsn(stage.settings.redis_url), job_serializer=pack, job_deserializer=unpack)
     member = arq_keys.job_id(AGENT, task.id)
     try:
@@ -208,6 +210,7 @@ async def test_a_stock_abort_makes_no_job_claimable_that_is_leased(stage: Stage)
     assert stage.view.score(task.id) == 1
     w2 = await stage.hand("w2")
     assert (await w2.claim(AGENT, [task.id], 0)).won == []
+    held.release()
     await until(lambda: (stage.view.score(task.id) or 0) > stage.view.now_ms())
     stage.gates.open("end")
     await stage.settled(task.id)

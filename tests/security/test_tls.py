@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -82,6 +83,7 @@ async def secured(
         async with TlsFront(plain_server.port, certificates.good) as front:
             with plain_server.client() as outside:
                 outside.flushall()
+                await eventually(partial(_is_alone, outside), "connections of the test before are gone")
                 yield Secured(f"rediss://127.0.0.1:{front.port}/0{query}", outside, front)
         return
     binary, port, good = binaries().get("redis"), free_port(), certificates.good
@@ -96,6 +98,10 @@ async def secured(
     with server.client() as outside:
         yield Secured(f"rediss://127.0.0.1:{port}/0{query}", outside, None)
     server.stop()
+
+
+def _is_alone(outside: Any) -> bool:
+    return bool(outside.info("clients")["connected_clients"] == 1)
 
 
 async def test_submit_run_follow_and_route(secured: Secured, tmp_path: Path) -> None:
@@ -127,6 +133,7 @@ async def test_many_followers_on_one_connection(secured: Secured) -> None:
         tasks = [
             await client.submit(AGENT, "stream", script(["say", f"{n} "], ["wait", "go"], ["say", "end"])) for n in range(50)
         ]
+        await eventually(lambda: secured.outside.info("clients")["blocked_clients"] == 1, "the worker waits for more")
         connections = secured.outside.info("clients")["connected_clients"]
 
         async def read(task: Any) -> str:

@@ -143,9 +143,10 @@ def port_of(settings: Settings) -> int:
     return int(settings.redis_url.removesuffix("/0").rpartition(":")[2])
 
 
-def refused(outside: Any, kind: str) -> bool:
-    """True once the server has refused a command with an error of this kind."""
-    return f"errorstat_{kind}" in outside.info("errorstats")
+def refusals(outside: Any, *kinds: str) -> int:
+    """How many commands the server has refused with errors of these kinds, in this test or before."""
+    counts = outside.info("errorstats")
+    return sum(counts.get(f"errorstat_{kind}", {}).get("count", 0) for kind in kinds)
 
 
 def is_dense(ids: list[str]) -> bool:

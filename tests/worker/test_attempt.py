@@ -15,6 +15,7 @@ from skillstream_schemas.state import TaskState
 from skillstream_worker import Agent, Worker
 from tests.client.bounds import soon, until
 from tests.client.hand_worker import HandWorker
+from tests.support.protocol_bench import refusals
 from tests.support.verbs import AGENT, BOUND_S, Gates, verb_agent
 
 from .conftest import Play, StartWorker
@@ -319,11 +320,11 @@ async def test_a_job_stays_on_the_queue_while_its_final_cannot_be_written(
 ) -> None:
     task = await begin(["reach", "running"], ["wait", "end"])
     await gates.reached("running")
-    refused = view.redis.info("errorstats").get("errorstat_OOM", {}).get("count", 0)
+    refused = refusals(view.redis, "OOM")
     view.redis.config_set("maxmemory", 1)  # scripts that only delete still run: a settlement would
     try:
         gates.open("end")
-        await until(lambda: view.redis.info("errorstats").get("errorstat_OOM", {}).get("count", 0) > refused + 1)
+        await until(lambda: refusals(view.redis, "OOM") > refused + 1)
         assert view.shape(task.id) == ["submitted", "working"]
         assert view.queued() == [arq_keys.job_id(AGENT, task.id)]
         assert len(view.arq_keys_of(task.id)) == 3

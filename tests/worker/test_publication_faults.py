@@ -20,7 +20,7 @@ from tests.client.bounds import soon, until
 from tests.client.busy import OPTIONS, keep_busy
 from tests.conftest import make_settings
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, refused, staged
+from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, refusals, staged
 from tests.support.redis_server import RedisServer, binaries, free_port
 
 
@@ -109,7 +109,7 @@ async def test_no_memory_in_the_middle_of_a_flush_leaves_no_hole(own_bench: Prot
     own_bench.outside.config_set("maxmemory", used_bytes + 5 * piece_bytes if piece_bytes > KIB else 1)
     for text in texts[5:]:
         stage.publication.add_text(text)
-    await until(lambda: refused(own_bench.outside, "OOM") or refused(own_bench.outside, "EXECABORT"))
+    await until(lambda: refusals(own_bench.outside, "OOM", "EXECABORT") > 0)
     standing = own_bench.entries(TASK)
     assert standing[: len(before)] == before
     assert is_dense([event_id for event_id, _ in standing])

@@ -9,7 +9,7 @@ from skillstream_schemas.event import HandedBack
 from skillstream_worker.answers import Loss
 from tests.client.bounds import soon, until
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, refused, staged
+from tests.support.protocol_bench import FINAL_FIELDS, TASK, ProtocolBench, is_dense, refusals, staged
 
 
 @pytest.mark.guarantee("G4")
@@ -84,10 +84,11 @@ async def test_entries_that_the_broker_lost_are_no_reason_for_a_hole(bench: Prot
         stage.publication.add_text(text)
     await soon(stage.publication.flush())
     rebuilt(bench, claim, "a")
+    before = refusals(bench.outside, "NOREPLICAS")
     bench.outside.config_set("min-replicas-to-write", 1)
     try:
         stage.publication.add_text("d")
-        await until(lambda: refused(bench.outside, "NOREPLICAS"))
+        await until(lambda: refusals(bench.outside, "NOREPLICAS") > before)
     finally:
         bench.outside.config_set("min-replicas-to-write", 0)
     with pytest.raises(Unpublishable, match="lost entries"):

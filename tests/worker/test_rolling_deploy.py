@@ -66,7 +66,7 @@ async def test_a_card_has_the_skills_of_all_live_workers(view: View, start_worke
     await start_worker(version("old", "both"), name="w1", announce_s=0.5)
     await start_worker(version("both", "new"), name="w2", announce_s=0.5)
     refreshed = card_of(view)["workers"]
-    await until(lambda: all(card_of(view)["workers"][name] > refreshed[name] for name in ("w1", "w2")))
+    await until(lambda: all(card_of(view)["workers"].get(name, 0) > refreshed[name] for name in ("w1", "w2")))
     assert skills_of(view) == ["both", "new", "old"]
     card = (await client.agents())[AGENT]
     assert sorted(card.seen) == sorted(skill.name for skill in card.skills) == ["both", "new", "old"]
@@ -98,8 +98,9 @@ async def test_a_skill_that_nobody_announces_any_more_leaves_the_card(
     view: View, start_worker: StartWorker, announcer: WorkerBroker
 ) -> None:
     await announcer.announce(version("old").card, LONG_MS)
-    await start_worker(version("new"), announce_s=0.05)
+    await start_worker(version("new"), name="w1")
     assert skills_of(view) == ["new", "old"]
+    await start_worker(version("new"), name="w2", announce_s=0.05)
     await until(lambda: skills_of(view) == ["new"])
 
 
@@ -180,7 +181,7 @@ async def test_jobs_of_another_version_do_not_hold_up_those_behind_them(
     view.redis.delete(view.keys.wake(AGENT))  # the queue itself is looked at, where the others stand first
     later = await client.submit(AGENT, "old", "x")
     assert (await later.result(BOUND_S)).text == "old"
-    assert "idle=True" in repr(worker._claimers[AGENT])
+    await until(lambda: "idle=True" in repr(worker._claimers[AGENT]))
     await start_worker(newer)
     assert [(await task.result(BOUND_S)).text for task in others] == ["new"] * 5
     assert all(view.shape(task.id).count("elsewhere") == 1 for task in others)

@@ -62,7 +62,8 @@ class Text(AgentStreamingNode):
 
 
 class Merged(Text):
-    debounce_by = 0.05
+    debounce_by = 1.0
+    """More than the model takes for all that it says, also on a busy machine; its end cuts this short."""
 
 
 class Structured(AgentStreamingNode):
@@ -157,7 +158,7 @@ async def test_debounce_says_the_first_piece_at_once_and_others_together(model: 
     model(pieces(*words))
     items = await collected(workflow(Merged, event=OpenAIChatSchema)().run_stream_async(ASKED))
     assert texts(items) == "".join(words)
-    assert len(items) < 20
+    assert len(items) < 5
 
 
 @pytest.mark.parametrize("node", [Text, Merged])
