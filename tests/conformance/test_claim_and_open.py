@@ -115,7 +115,7 @@ async def test_a_claim_whose_answer_was_lost_costs_one_lease(stage: Stage) -> No
     seam = await stage.seam("w1")
     task = await stage.submit(["say", "done"])
     lost = seam.lose_answer("claim", arq_keys.job_id(AGENT, task.id))
-    await stage.worker("w1", lease_s=0.5)
+    await stage.worker("w1", lease_s=1)
     await lost.happened()
     final = await stage.settled(task.id)
     assert final["text"] == "done"

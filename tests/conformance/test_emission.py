@@ -62,7 +62,7 @@ async def test_an_expired_stream_is_not_made_again_and_its_task_not_run_again(st
     · the job is claimed again, found without a stream and never run; the router ends the task as lost."""
     seam = await stage.seam("w1")
     held = seam.hold(command)
-    w1 = await stage.worker(lease_s=0.5)
+    w1 = await stage.worker(lease_s=1)
     task = await stage.submit(["say", "done"])
     await held.happened()
     stage.outside.delete(stage.keys.events(task.id))

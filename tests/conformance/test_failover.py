@@ -163,7 +163,7 @@ async def test_a_job_whose_stream_was_lost_runs_nothing(stage: Stage, ended: boo
     runs = len(stage.gates.contexts)
     stage.go_back(task)
     requeued(stage, task)
-    await stage.worker("w2", lease_s=0.5)
+    await stage.worker("w2", lease_s=1)
     await until(lambda: "gone" in stage.view.rings(task))
     await stage.router("r2")
     await until(lambda: stage.view.score(task) is None and stage.ledger.state(task) in ("completed", "failed"))

@@ -39,7 +39,7 @@ async def test_a_final_that_is_refused_leaves_the_job(stage: Stage) -> None:
     back, and a later attempt ends the task."""
     seam = await stage.seam("w1")
     refused = seam.refuse("finish", error=OUT_OF_MEMORY, times=1000)
-    await stage.worker(lease_s=0.5, patience_s=0.1)
+    await stage.worker(lease_s=1, patience_s=0.1)
     task = await stage.submit(["say", "done"])
     await until(lambda: "2-1" in stage.view.ids(task.id))
     assert stage.view.score(task.id) is not None

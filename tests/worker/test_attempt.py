@@ -56,12 +56,12 @@ async def test_an_opening_names_worker_and_claim(begin: Play, view: View, worker
 async def test_a_running_task_keeps_its_lease_beyond_the_lease(
     begin: Play, view: View, start_worker: StartWorker, agent: Agent, gates: Gates
 ) -> None:
-    await start_worker(agent, lease_s=0.3)
+    await start_worker(agent, lease_s=1)
     task = await begin(["reach", "running"], ["wait", "end"])
     await gates.reached("running")
     first = view.score(task.id)
     assert first is not None
-    await until(lambda: (view.score(task.id) or 0) > first + 300)
+    await until(lambda: (view.score(task.id) or 0) > first + 1000)
     assert view.lease(task.id)
     gates.open("end")
     await task.result(BOUND_S)
@@ -84,7 +84,7 @@ async def test_a_delayed_task_runs_not_before_its_time(begin: Play, view: View, 
     task = await begin(["say", "late"], delay=0.5)
     await task.result(BOUND_S)
     submitted_ms, opened_ms = (int(fields["at"]) for _, fields in view.entries(task.id)[:2])
-    assert 499 <= opened_ms - submitted_ms < 2500
+    assert opened_ms - submitted_ms >= 499
     assert view.redis.pttl(task.stream) <= 7 * DAY_MS + 500
 
 
@@ -156,18 +156,18 @@ async def test_an_event_beyond_the_limit_keeps_what_was_said(
 
 
 async def test_a_skill_has_its_time(play: Play, view: View, start_worker: StartWorker, gates: Gates) -> None:
-    await start_worker(verb_agent(gates, timeout=0.1))
+    await start_worker(verb_agent(gates, timeout=0.5))
     task = await play(["say", "partial"], ["wait", "never"])
     final = view.final(task.id)
     assert (final["state"], final["error"], final["text"]) == ("failed", "timeout", "partial")
-    assert final["reason"] == "the skill ran longer than 0.1 s"
+    assert final["reason"] == "the skill ran longer than 0.5 s"
     assert gates.endings == ["CancelledError"]
 
 
 async def test_a_skill_that_swallows_its_timeout_has_timed_out(
     play: Play, view: View, start_worker: StartWorker, gates: Gates
 ) -> None:
-    await start_worker(verb_agent(gates, timeout=0.1))
+    await start_worker(verb_agent(gates, timeout=0.5))
     task = await play(
         ["say", "partial"], ["swallow_cancel", "never"], ["say", " more"], ["respond", {"status": "input-required"}]
     )
@@ -195,7 +195,7 @@ async def test_a_deadline_that_passed_before_the_start(
 
 
 async def test_a_deadline_that_passes_while_the_skill_runs(play: Play, view: View, worker: Worker, gates: Gates) -> None:
-    task = await play(["say", "partial"], ["wait", "never"], deadline=timedelta(seconds=0.2))
+    task = await play(["say", "partial"], ["wait", "never"], deadline=timedelta(seconds=1.5))
     final = view.final(task.id)
     assert (final["state"], final["error"], final["text"]) == ("failed", "deadline_exceeded", "partial")
     assert gates.contexts[0].deadline is not None
@@ -203,7 +203,7 @@ async def test_a_deadline_that_passes_while_the_skill_runs(play: Play, view: Vie
 
 
 async def test_the_nearer_of_timeout_and_deadline_counts(play: Play, view: View, start_worker: StartWorker, gates: Gates) -> None:
-    await start_worker(verb_agent(gates, timeout=0.1))
+    await start_worker(verb_agent(gates, timeout=0.5))
     task = await play(["wait", "never"], deadline=timedelta(seconds=60))
     assert view.final(task.id)["error"] == "timeout"
 
@@ -248,9 +248,8 @@ async def test_a_skill_that_swallows_its_cancellation_is_canceled(begin: Play, v
 
 @pytest.mark.guarantee("G9")
 async def test_a_cancellation_that_nobody_announced_is_found(
-    begin: Play, view: View, start_worker: StartWorker, agent: Agent, gates: Gates, settings: Settings
+    begin: Play, view: View, worker: Worker, gates: Gates, settings: Settings
 ) -> None:
-    await start_worker(agent, lease_s=0.3)
     task = await begin(["say", "partial"], ["reach", "running"], ["wait", "never"])
     await gates.reached("running")
     view.redis.set(settings.keys.cancel(task.id), "key alone", px=60_000)
@@ -366,9 +365,8 @@ async def test_an_attempt_that_is_overtaken_adds_and_settles_nothing(
 
 @pytest.mark.guarantee("G4")
 async def test_a_lease_that_another_holds_ends_the_attempt(
-    begin: Play, view: View, start_worker: StartWorker, agent: Agent, hand: HandWorker, gates: Gates
+    begin: Play, view: View, worker: Worker, hand: HandWorker, gates: Gates
 ) -> None:
-    worker = await start_worker(agent, lease_s=0.3)
     task = await begin(["reach", "running"], ["wait", "never"])
     await gates.reached("running")
     member = arq_keys.job_id(AGENT, task.id)

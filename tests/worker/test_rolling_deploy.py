@@ -147,7 +147,7 @@ async def test_a_job_whose_skill_is_gone_ends(
 ) -> None:
     """The worker that lacks it takes it once more when the card must have been renewed."""
     await announcer.announce(version("new").card, LONG_MS)
-    await start_worker(version("old"), announce_s=0.1)
+    await start_worker(version("old"), announce_s=0.5)
     task = await client.submit(AGENT, "new", "x")
     final = await task.result(BOUND_S)
     assert (final.state, final.error) == (TaskState.FAILED, "unknown_skill")

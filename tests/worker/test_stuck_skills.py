@@ -104,8 +104,8 @@ async def _until_free(worker: Worker) -> None:
     ("end", "bounds", "on_retry", "said"),
     [
         (_cancel, {}, "restart", ("canceled", None, "enough")),
-        (_wait, {"timeout": 0.3}, "restart", ("failed", "timeout", "the skill ran longer than 0.3 s")),
-        (_wait, {"deadline": 0.5}, "restart", ("failed", "deadline_exceeded", "the deadline passed while the skill ran")),
+        (_wait, {"timeout": 0.7}, "restart", ("failed", "timeout", "the skill ran longer than 0.7 s")),
+        (_wait, {"deadline": 1.5}, "restart", ("failed", "deadline_exceeded", "the deadline passed while the skill ran")),
         (_stop, {}, "fail", ("failed", "interrupted", "the worker stopped and the skill is never run twice")),
     ],
     ids=["cancel", "timeout", "deadline", "drain"],
@@ -161,7 +161,7 @@ async def test_a_drained_task_is_handed_back_though_its_skill_goes_on(
 async def test_a_skill_that_goes_on_behind_a_lost_lease_is_left(
     start_worker: StartWorker, client: Client, view: View, gates: Gates, stubborn: Stubborn
 ) -> None:
-    worker = await start_worker(stubborn.agent(), cancel_grace_s=GRACE_S, lease_s=0.3)
+    worker = await start_worker(stubborn.agent(), cancel_grace_s=GRACE_S, lease_s=1)
     task = await client.submit(AGENT, "stream", "")
     await gates.reached("holding 1")
     view.redis.set(f"arq:in-progress:{{{AGENT}}}:{task.id}", "other:1")
