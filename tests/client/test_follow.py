@@ -157,7 +157,7 @@ async def test_a_follower_waits_for_a_busy_broker(busy_server: RedisServer) -> N
 
 
 async def test_patience_with_a_broker_that_stays_away_ends(own_server: RedisServer) -> None:
-    settings = make_settings(own_server.url, patience_s=0.3)
+    settings = make_settings(own_server.url, patience_s=1)
     with own_server.client() as outside:
         HandWorker(outside, settings).submit("t1")
     async with Client(settings=settings) as client:

@@ -170,12 +170,14 @@ async def test_a_server_killed_with_a_batch_under_way(own_server: RedisServer) -
 
 
 async def test_patience_ends_and_names_the_step(own_server: RedisServer) -> None:
-    async with opened(make_settings(own_server.url, patience_s=0.7)) as pipeline:
+    patience_s = 1.5
+    async with opened(make_settings(own_server.url, patience_s=patience_s)) as pipeline:
         own_server.stop()
         started = time.monotonic()
         with pytest.raises(BrokerUnavailable, match="look at the queue: ") as raised:
             await soon(pipeline.call("PING", step="look at the queue"))
-        assert 0.6 <= time.monotonic() - started < 1.2, "once, not once for the connection and once for the command"
+        taken_s = time.monotonic() - started
+        assert 0.9 * patience_s <= taken_s < 1.9 * patience_s, "once, not once for the connection and once for the command"
         assert str(raised.value).count("broker_unavailable") == 1
         await asyncio.to_thread(own_server.start)
         assert await soon(pipeline.call("PING")) == b"PONG"
@@ -189,14 +191,15 @@ async def test_an_unreachable_broker_is_told_at_once() -> None:
 
 
 async def test_an_unanswered_command_breaks_the_connection(own_server: RedisServer) -> None:
-    settings = make_settings(own_server.url, answer_timeout_s=0.2, connect_timeout_s=0.2, patience_s=0.01)
+    answer_s = 1.0
+    settings = make_settings(own_server.url, answer_timeout_s=answer_s, connect_timeout_s=1, patience_s=0.01)
     async with opened(settings) as pipeline:
         own_server.pause()
         try:
             started = time.monotonic()
             with pytest.raises(BrokerUnavailable, match="no answer within"):
                 await soon(pipeline.call("PING"))
-            assert time.monotonic() - started >= 0.2
+            assert time.monotonic() - started >= answer_s
         finally:
             own_server.resume()
         assert await soon(pipeline.call("ECHO", "back")) == b"back"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
@@ -26,6 +27,8 @@ QUICK = HubPace(
     answer_s=2, heartbeat_s=30, silence_s=60, again_s=0.1, longest_again_s=0.3, reconnect_s=0.02, longest_reconnect_s=0.1
 )
 QUICK_CHAT = ChatPace(request_s=5, patience_s=5, first_pause_s=0.02, longest_pause_s=0.1, acknowledgement_s=2, flush_s=0.1)
+UNHURRIED_CHAT = replace(QUICK_CHAT, flush_s=60)
+"""Whatever the machine does meanwhile, no piece goes before its sentence has ended."""
 SEED = "the secret seed of the bridge in tests"
 
 

@@ -51,7 +51,7 @@ def bridge_port(monkeypatch: pytest.MonkeyPatch, chat_port: int) -> int:
 async def asker(settings: Settings, peer: ChatPeer) -> AsyncIterator[Worker]:
     """A worker of an agent whose skill asks the peer."""
     agent = Agent("echo")
-    agent.skill("ask", retry_on=(PeerUnavailable,), max_attempts=2)(chat_skill(peer.address, quiet_s=0.1, timeout_s=2))
+    agent.skill("ask", retry_on=(PeerUnavailable,), max_attempts=2)(chat_skill(peer.address, quiet_s=0.8, timeout_s=3))
     agent.skill("ask-nobody", retry_on=(PeerUnavailable,), max_attempts=1)(chat_skill(NOBODY, timeout_s=0.3))
     worker = Worker([agent], settings, name="w2")
     await worker.start()
@@ -137,7 +137,7 @@ async def test_who_cannot_be_reached_and_who_may_not_ask_are_said(
 ) -> None:
     async with bridge(settings, peer, bridge_port) as started:
         nobody = await (await client.submit("echo", "ask-nobody", "x")).result(BOUND_S)
-        silent = await (await client.submit("echo", "ask", "no reply")).result(2 * BOUND_S)
+        silent = await (await client.submit("echo", "ask", "no reply")).result(4 * BOUND_S)
         monkeypatch.setenv("SKILLSTREAM_CHAT_KEY", "another key")
         stranger = await (await client.submit("echo", "ask", "x")).result(BOUND_S)
         async with httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}) as http:

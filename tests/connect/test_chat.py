@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ from tests.support.redis_server import free_port
 from tests.support.verbs import BOUND_S, Gates, script
 
 from .chat_peer import ChatPeer
-from .conftest import QUICK_CHAT, SEED, StartBridge
+from .conftest import QUICK_CHAT, SEED, UNHURRIED_CHAT, StartBridge
 
 STREAM = ["start-stream", "text", "end-stream"]
 
@@ -44,7 +45,7 @@ async def test_a_streamed_answer_is_one_stream_of_sentences_in_order(
     bridged: StartBridge, peer: ChatPeer, outside: redis.Redis
 ) -> None:
     words = [["say", piece] for piece in ("The tide", " rises. The", " tide falls.\n", "It is", " the moon", " that pulls.")]
-    async with bridged() as bridge:
+    async with bridged(pace=UNHURRIED_CHAT) as bridge:
         msg_id = uuid4()
         session = peer.say(address_of(bridge), script(*words), msg_id=msg_id)
         await peer.until(ended(peer, session, *STREAM), "the stream")
@@ -254,8 +255,7 @@ async def test_a_peer_that_is_away_for_a_while_hears_all_and_one_that_stays_away
             await peer.until(ended(peer, session, *STREAM), "all of it")
             assert peer.text(session) == "One. Two."
     gone = f"http://127.0.0.1:{free_port()}/submit"
-    pace = type(QUICK_CHAT)(**{**{name: getattr(QUICK_CHAT, name) for name in QUICK_CHAT.__slots__}, "patience_s": 0.2})
-    async with bridged(peers={peer.address: gone}, pace=pace) as bridge:
+    async with bridged(peers={peer.address: gone}, pace=replace(QUICK_CHAT, patience_s=0.2)) as bridge:
         peer.say(address_of(bridge), script(["say", "Unheard."]))
         await eventually(lambda: len(gates.contexts) == 2, "it runs")
         await eventually(nothing_owed(outside), "it is given up")

@@ -172,7 +172,7 @@ async def test_a_message_without_an_id_is_known_again_by_its_envelope(bridged: S
 async def test_what_cannot_be_kept_is_not_taken(settings: Settings, worker: Worker, chat_port: int, gates: Gates) -> None:
     port = int(settings.redis_url.rsplit(":", 1)[1].partition("/")[0])
     async with CuttingProxy(port) as proxy, httpx.AsyncClient() as http:
-        through = settings.changed(redis_url=proxy.url, patience_s=0.3, answer_timeout_s=0.2, connect_timeout_s=0.2)
+        through = settings.changed(redis_url=proxy.url, patience_s=0.5, answer_timeout_s=1, connect_timeout_s=1)
         async with ChatBridge(ChatAddress(SEED, port=chat_port), ["verbs/stream"], through) as bridge:
             proxy.swallows = True
             (address,) = bridge.agents

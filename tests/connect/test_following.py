@@ -23,7 +23,7 @@ from tests.support.verbs import BOUND_S
 
 
 async def followed(client: Client, task_id: str, after: EventId = START) -> list[FollowedEvent]:
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(4 * BOUND_S):
         async with aclosing(events_to_the_end(client.task(task_id), after, Clock())) as events:
             return [event async for event in events]
 
@@ -74,14 +74,14 @@ async def test_a_broker_that_is_away_is_waited_for(outside: redis.Redis, setting
     hand.say("t", "a")
     port = int(settings.redis_url.rsplit(":", 1)[1].partition("/")[0])
     async with CuttingProxy(port) as proxy:
-        through = settings.changed(redis_url=proxy.url, patience_s=0.1, answer_timeout_s=0.1, connect_timeout_s=0.1)
+        through = settings.changed(redis_url=proxy.url, patience_s=0.1, answer_timeout_s=0.5, connect_timeout_s=0.5)
         async with Client(settings=through) as client:
             following = asyncio.create_task(followed(client, "t"))
             await eventually(lambda: proxy.connections >= 2, "it follows")
             proxy.swallows = True
             proxy.drop()
             broken = proxy.connections
-            await eventually(lambda: proxy.connections > broken + 2, "it tries and gives up, more than once")
+            await eventually(lambda: proxy.connections > broken + 2, "it tries and gives up, more than once", 4 * BOUND_S)
             proxy.swallows = False
             proxy.drop()
             hand.finish("t", "1-3", "a", chunks=1)

@@ -262,7 +262,7 @@ async def test_parts_of_a_message_are_text_and_data_and_others_are_left_out(conn
 
 
 async def test_heartbeats_go_both_ways_and_a_silent_hub_is_left(connected: StartConnector) -> None:
-    pace = type(QUICK)(**{**vars_of(QUICK), "heartbeat_s": 0.05, "silence_s": 0.15})
+    pace = type(QUICK)(**{**vars_of(QUICK), "heartbeat_s": 0.1, "silence_s": 1})
     async with StubHub() as hub, connected(hub, pace=pace):
         await hub.say({"jsonrpc": "2.0", "method": "heartbeat", "params": {}})
         await hub.until(lambda: hub.heartbeats > 1, "heartbeats come")

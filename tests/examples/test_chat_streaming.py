@@ -15,7 +15,7 @@ from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, Worker
 from skillstream_worker.chat_handler import chat_handler
 from tests.connect.chat_peer import ChatPeer
-from tests.connect.conftest import QUICK_CHAT
+from tests.connect.conftest import UNHURRIED_CHAT
 from tests.support.redis_server import free_port
 
 SEED = "the secret seed of the examples"
@@ -42,7 +42,7 @@ async def test_a_chat_agent_sees_the_sequence(settings: Settings, reader: ChatPe
     text = TEXT if skill != "whole" else "\n\n".join([TEXT * 12] * 6)
     try:
         address = ChatAddress(SEED, port=PORT, peers={reader.address: reader.url})
-        async with ChatBridge(address, [f"writer/{skill}"], settings, pace=QUICK_CHAT) as bridge:
+        async with ChatBridge(address, [f"writer/{skill}"], settings, pace=UNHURRIED_CHAT) as bridge:
             session = reader.say(next(iter(bridge.agents)), text)
             await reader.until(lambda: reader.text(session).split() == text.split(), "the text")
             if skill != "whole":

@@ -33,8 +33,9 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 async def test_a_skill_that_holds_the_loop_is_named(
     settings: Settings, outside: redis.Redis, logged: pytest.LogCaptureFixture
 ) -> None:
+    settings = settings.changed(lease_s=4)
     async with Worker([agent], settings), Client(settings=settings) as client:
-        task = await client.submit("blocker", "hold", str(settings.lease_s * 0.8))
+        task = await client.submit("blocker", "hold", str(settings.lease_s * 0.75))
         assert (await task.result(10)).text == "held"
     (record,) = logged.records
     assert "loop_blocked: skill blocker/hold (at " in record.getMessage()
