@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from skillstream_router.connect.hub import HubAddress
 
 KEY = "key-of-the-account"
-BOUND_S = 5.0
+BOUND_S = 10.0
 Frame = dict[str, Any]
 
 

@@ -22,7 +22,7 @@ from tests.support.verbs import Gates, verb_agent
 
 StartGateway = Callable[..., Awaitable[Router]]
 CallerAs = Callable[[str], Awaitable[httpx.AsyncClient]]
-PATIENCE_S = 5.0
+PATIENCE_S = 10.0
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ def options_of(gateway: Router, key: str) -> dict[str, Any]:
     """How a client is made; it repeats nothing by itself, so that a test sees each answer."""
     assert gateway.http is not None
     return {
-        "base_url": f"{gateway.http.url}/v1", "api_key": key, "max_retries": 0, "timeout": 5.0,
+        "base_url": f"{gateway.http.url}/v1", "api_key": key, "max_retries": 0, "timeout": 10.0,
         "_strict_response_validation": True,
     }  # fmt: skip
 

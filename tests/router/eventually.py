@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-BOUND_S = 5.0
+BOUND_S = 10.0
 
 
 async def eventually(condition: Callable[[], object], what: str, bound_s: float = BOUND_S) -> None:

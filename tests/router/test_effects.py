@@ -12,7 +12,7 @@ import pytest
 
 from skillstream_router import Router
 from skillstream_schemas.settings import Settings
-from tests.support.processes import Process
+from tests.support.processes import START_S, Process
 
 from .conftest import QUIET
 from .eventually import eventually
@@ -94,7 +94,7 @@ async def test_a_router_killed_between_commit_and_acknowledgement_is_carried_on_
     feed.ended("t1", payer="acme", price_micros=PRICE, context_id="chat")
     arguments = ["router", "--redis", no_acknowledging.redis_url, "--database", no_acknowledging.database_url]
     with Process(*arguments, env={"SKILLSTREAM_SHARDS": str(no_acknowledging.shards)}) as router:
-        await eventually(lambda: ledger_file.state("t1") == "completed", "the first router commits", 15)
+        await eventually(lambda: ledger_file.state("t1") == "completed", "the first router commits", START_S)
         router.send(signal.SIGKILL)
         assert await asyncio.to_thread(router.wait) == -signal.SIGKILL
     assert feed.pending() == feed.rings_left() == 3

@@ -225,7 +225,7 @@ async def test_processes_that_we_start_get_urls_by_their_environment(
         process.send(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, 30) == 0
         assert_unseen(*process.lines)
-        await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "its processes have ended")
+        await eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "its processes have ended", 30)
     admin.acl_deluser("all")
     admin.flushall()
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+START_S = 30.0
+"""A process that imports everything, or ends all that it has begun, takes its time on a busy machine."""
 
 
 class Process:
@@ -48,7 +50,7 @@ class Process:
         """The exit code of a process that has ended, None while it runs."""
         return self._process.poll()
 
-    def wait_for(self, words: str, timeout_s: float = 15.0) -> str:
+    def wait_for(self, words: str, timeout_s: float = START_S) -> str:
         """The next line that has these words in it; fails with all output where none comes in time."""
         give_up = time.monotonic() + timeout_s
         while True:
@@ -65,7 +67,7 @@ class Process:
         """Sends a signal."""
         self._process.send_signal(signum)
 
-    def wait(self, timeout_s: float = 15.0) -> int:
+    def wait(self, timeout_s: float = START_S) -> int:
         """The exit code, once the process has ended."""
         code = self._process.wait(timeout=timeout_s)
         self._reader.join(timeout=5)
@@ -88,7 +90,7 @@ class Process:
         self._fresh.put(None)
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+def until(condition: Callable[[], bool], timeout_s: float = START_S) -> None:
     """Comes back once a condition holds that another process brings about; fails after `timeout_s`."""
     give_up = time.monotonic() + timeout_s
     while not condition():

@@ -15,7 +15,9 @@ from pydantic import BaseModel
 from skillstream_schemas.event import FinalEvent
 from skillstream_worker import Agent, Response, Retry, TaskContext
 
-BOUND_S = 5.0
+BOUND_S = 10.0
+_SKILL_S = 50.0
+"""A skill waits for its test, whose own waits are bounded: longer than several of those."""
 AGENT = "verbs"
 _NOTHING = object()
 
@@ -52,9 +54,9 @@ class Gates:
         """Lets everyone pass who waits here."""
         self._events[name].set()
 
-    async def reached(self, name: str) -> None:
+    async def reached(self, name: str, bound_s: float = BOUND_S) -> None:
         """Waits until the gate is open, within the bound."""
-        await asyncio.wait_for(self._events[name].wait(), BOUND_S)
+        await asyncio.wait_for(self._events[name].wait(), bound_s)
 
 
 def script(*verbs: list[Any]) -> str:
@@ -148,12 +150,12 @@ class Verbs:
         return _NOTHING
 
     async def _wait(self, context: TaskContext, gate: str) -> object:
-        await self._gates.reached(gate)
+        await self._gates.reached(gate, _SKILL_S)
         return _NOTHING
 
     async def _swallow_cancel(self, context: TaskContext, gate: str) -> object:
         try:
-            await self._gates.reached(gate)
+            await self._gates.reached(gate, _SKILL_S)
         except asyncio.CancelledError:
             self._gates.open("swallowed")
         return _NOTHING

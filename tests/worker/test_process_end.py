@@ -12,7 +12,7 @@ import redis
 from skillstream import SyncClient
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.settings import Settings
-from tests.support.processes import ROOT, Process, descendants, is_running, until
+from tests.support.processes import ROOT, START_S, Process, descendants, is_running, until
 from tests.support.stubborn_agent import agent
 
 from .view import View
@@ -76,4 +76,4 @@ def test_a_process_ends_by_force_whose_event_loop_stands_still(stands_still: boo
         assert process.stdout.readline() == b"ready\n"
         assert process.poll() is None
         process.stdin.close()
-        assert process.wait(15) == (75 if stands_still else 0)
+        assert process.wait(START_S) == (75 if stands_still else 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skillstream_worker.processes import Processes
-from tests.support.processes import ROOT, is_running, until
+from tests.support.processes import ROOT, START_S, is_running, until
 
 CHILD = """
 import os, signal, sys, time
@@ -50,7 +50,7 @@ def test_one_that_breaks_later_is_started_again(tmp_path: Path) -> None:
         until(lambda: len(list(tmp_path.iterdir())) == 2)
         (first,) = (path for path in tmp_path.iterdir() if not is_running(int(path.name)))
         parent.terminate()
-        assert parent.wait(15) == 0
+        assert parent.wait(START_S) == 0
         assert parent.stderr is not None
         said = f"worker process {first.name} ended by itself with exit code -9; another one is started\n"
         assert parent.stderr.read() == said

@@ -19,6 +19,7 @@ from skillstream_schemas.state import TaskState
 from tests.client.bounds import until
 from tests.client.hand_worker import HandWorker
 from tests.support import cli_agent
+from tests.support.processes import START_S
 from tests.support.redis_server import free_port
 
 from .view import View
@@ -27,8 +28,6 @@ ROOT = Path(__file__).parents[2]
 TARGET = "tests.support.cli_agent:agent"
 AGENT = cli_agent.agent.name
 NOBODY = "redis://127.0.0.1:1/0"
-START_S = 30.0
-"""A process that imports everything takes its time on a busy machine."""
 
 
 class WorkerProcess:

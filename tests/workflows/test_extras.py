@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, STDOUT
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-START_S = 20.0
-"""A process that imports everything takes its time on a busy machine."""
+from tests.support.processes import ROOT, START_S
+
 WITHOUT = """
 import sys
 for name in ("pydantic_ai", "jsonpatch", "opentelemetry", "opentelemetry.trace"):

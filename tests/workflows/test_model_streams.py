@@ -10,7 +10,6 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -33,12 +32,10 @@ from skillstream_worker.workflows import (
 )
 from skillstream_worker.workflows.models import AgentShelf
 from tests.client.bounds import collected, soon, until
+from tests.support.processes import ROOT, START_S
 
 from .nodes import gather, texts, workflow
 
-ROOT = Path(__file__).parents[2]
-START_S = 20.0
-"""A process that imports everything takes its time on a busy machine."""
 ASKED = {"messages": [{"role": "user", "content": "go on"}]}
 DOCUMENT = {"thinking": "first this, then that", "reply": "so it is", "points": ["one", "two"]}
 
