@@ -9,6 +9,8 @@ from typing import TypeVar
 T = TypeVar("T")
 BOUND_S = 10.0
 """A busy machine takes seconds for what takes milliseconds; a wait that runs out is a fault."""
+TRIES = 3
+"""A busy machine can only add to what a promised time is measured to be: one of so many within it shows that it is kept."""
 
 
 async def soon(awaited: Awaitable[T]) -> T:

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,14 @@ BOUND_S = 40
 DEMO = [sys.executable, "-m", "examples.demo"]
 
 
-def folders() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("skillstream-demo-*"))
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the demo, and nobody else, makes its temporary folders."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
 
 
-def test_the_demo_runs_to_its_end_and_leaves_nothing() -> None:
-    before = folders()
+def test_the_demo_runs_to_its_end_and_leaves_nothing(temporary: Path) -> None:
     run = subprocess.run(DEMO, cwd=ROOT, capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
@@ -39,12 +40,11 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing() -> None:
     for account, balance in (("payer:acme", -70_000), ("agent:librarian", 66_500), ("platform", 3_500)):
         assert re.search(rf"^  {account} +{balance}$", run.stdout, re.MULTILINE)
     assert not [pid for pid in re.findall(r"process (\d+), ready", run.stdout) if Path("/proc", pid).exists()]
-    assert folders() <= before
+    assert not [*temporary.iterdir()]
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_ends_what_it_started(stop: signal.Signals) -> None:
-    before = folders()
+def test_an_interrupted_demo_ends_what_it_started(temporary: Path, stop: signal.Signals) -> None:
     with subprocess.Popen(DEMO, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         pids: list[str] = []
@@ -58,7 +58,7 @@ def test_an_interrupted_demo_ends_what_it_started(stop: signal.Signals) -> None:
     assert demo.returncode == 1
     assert errors.strip() == "interrupted: everything that was started has ended"
     assert not [pid for pid in pids if Path("/proc", pid).exists()]
-    assert folders() <= before
+    assert not [*temporary.iterdir()]
 
 
 async def test_a_process_that_ends_early_is_told_with_its_last_words() -> None:

@@ -141,7 +141,7 @@ async def test_rings_that_come_close_behind_each_other_are_handed_on_together(ro
     broker, rings = RouterBroker(router_settings, "r1"), asyncio.Queue[list[Ring]]()
     await broker.open()
     try:
-        inbox = Inbox(broker, rings, ReadingPace(block_s=0.2, gather_s=0.5))
+        inbox = Inbox(broker, rings, ReadingPace(block_s=0.2, gather_s=1.5))
         reading = asyncio.ensure_future(inbox.run())
         await inbox.reading.wait()
         feed.submitted("t1")

@@ -18,7 +18,7 @@ from tests.acceptance.report import Report
 from tests.client.bounds import until
 
 STREAMED, PLAIN = 12, 20
-PIECES = 60
+PIECES = 100
 _BOUND_S = 40.0
 agent = Agent("steady")
 

@@ -17,7 +17,7 @@ from tests.topologies.trio import until
 _PRIMARIES = 3
 _SLOTS = 16_384
 _MIGRATE_MS = 5000
-_NODE_TIMEOUT_MS = 1000
+_NODE_TIMEOUT_MS = 2000
 
 
 class Node:

@@ -297,15 +297,14 @@ async def test_a_task_without_job_and_stream_is_left_to_the_router(
 ) -> None:
     intruder.queue("t1", None)
     await until(lambda: "gone" in view.rings("t1"))
+    rings = view.redis.xrange(settings.keys.inbox_of("t1"))
+    assert view.lease("t1")  # it lapses: not more than one look a lease
+    assert [fields["agent"] for _, fields in rings if fields["task"] == "t1"] == [AGENT]
     assert (await play(["say", "good"])).id
     assert view.entries("t1") == []
-    rings = view.redis.xrange(settings.keys.inbox_of("t1"))
-    assert [fields["agent"] for _, fields in rings if fields["task"] == "t1"] == [AGENT]
     assert "stream_lost: task t1" in caplog.text
-    member = arq_keys.job_id(AGENT, "t1")
-    assert view.lease("t1")  # it lapses: not more than one look a lease
     hand.settle("t1", AGENT)
-    view.redis.delete(arq_keys.retry(member))
+    view.redis.delete(arq_keys.retry(arq_keys.job_id(AGENT, "t1")))
 
 
 MEMBERS: list[str | bytes] = [
