@@ -64,7 +64,7 @@ def submit(server: redis.Redis, task_id: str, names: Names, message: str) -> Non
 async def test_a_submission_by_scripts_runs_on_our_worker(settings: Settings, outside: redis.Redis) -> None:
     async with Worker([agent], settings), Client(settings=settings) as client:
         submit(outside, "from-anywhere", Names("from-anywhere", settings.shards), "grüß dich")
-        final = await client.task("from-anywhere").result(5)
+        final = await client.task("from-anywhere").result(10)
     assert (final.state, final.text) == ("completed", "GRÜSS DICH")
 
 
@@ -80,7 +80,7 @@ async def test_a_submission_by_redis_cli_runs_on_our_worker(settings: Settings, 
         for script, *rest in steps:
             done = await asyncio.create_subprocess_exec(*cli, str(CLIENT / script), *rest, stdout=asyncio.subprocess.DEVNULL)
             assert await asyncio.wait_for(done.wait(), 10) == 0
-        final = await client.task("from-shell").result(5)
+        final = await client.task("from-shell").result(10)
     assert final.text == "HELLO SHELL"
 
 
@@ -126,7 +126,7 @@ async def test_a_worker_by_scripts_runs_a_task_of_our_client(settings: Settings,
         settle_keys = [names.queue, names.lease, names.job, names.claims, names.result]
         assert run(outside, CLIENT / "settle.lua", settle_keys, [3_600_000, names.member, ""]) == 1
         assert [text async for text in task.text()] == ["H", "I"]
-        assert (await task.result(5)).state == "completed"
+        assert (await task.result(10)).state == "completed"
 
 
 def _binary(settings: Settings, script: Path, keys: list[str], arguments: list[Any]) -> Any:

@@ -26,7 +26,7 @@ async def main(url):
     async with skillstream.Client(url) as client:
         task = client.task("t1")
         following = asyncio.create_task(collect(task))
-        print((await task.cancel("enough", timeout=5)).reason)
+        print((await task.cancel("enough", timeout=10)).reason)
         print([str(event.id) for event in await following], client._hub.is_tracking)
 async def collect(task):
     return [event async for event in task.events()]

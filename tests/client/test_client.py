@@ -225,7 +225,7 @@ class TestDurable:
         ):
             HandWorker(outside, settings).announce()
             outside.config_set("repl-diskless-sync-delay", "0")
-            await until(lambda: "'state': 'online'" in str(outside.info("replication")))
+            await until(lambda: "'state': 'online'" in str(outside.info("replication")), bound_s=30)
             async with Client(settings=settings) as client:
                 await soon(client.submit(AGENT, "say", "hi", task_id="t1", durable=True))
             assert copy.exists(settings.keys.events("t1")) == 1

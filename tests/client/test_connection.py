@@ -103,10 +103,10 @@ def test_a_broken_connection_tells_all_that_wait_once() -> None:
 async def test_a_call_answers_or_raises(settings: Settings) -> None:
     connection = await connect(settings)
     try:
-        assert await connection.call("ECHO", "hällo", timeout_s=5) == "hällo".encode()
+        assert await connection.call("ECHO", "hällo", timeout_s=10) == "hällo".encode()
         with pytest.raises(ReplyError, match="unknown command"):
-            await connection.call("NONSENSE", timeout_s=5)
-        assert await connection.call("ECHO", "still here", timeout_s=5) == b"still here"
+            await connection.call("NONSENSE", timeout_s=10)
+        assert await connection.call("ECHO", "still here", timeout_s=10) == b"still here"
         assert "open" in repr(connection)
     finally:
         connection.close()

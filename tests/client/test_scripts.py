@@ -140,9 +140,9 @@ class TestCancel:
         hand.say("t1", "a")
         with outside.pubsub() as heard:  # type: ignore[no-untyped-call]
             heard.subscribe(settings.keys.control)
-            heard.get_message(timeout=5)
+            heard.get_message(timeout=10)
             assert await soon(broker.request_cancel("t1", "why")) == CancelRecorded(EventId(1, 2), AGENT, is_waiting=False)
-            message = heard.get_message(timeout=5)
+            message = heard.get_message(timeout=10)
         assert message is not None
         assert message["data"] == "t1"
 

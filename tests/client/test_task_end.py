@@ -33,7 +33,7 @@ class TestResult:
 
     async def test_it_is_waited_for(self, client: Client, hand: HandWorker) -> None:
         hand.submit("t1")
-        waiting = asyncio.create_task(client.task("t1").result(timeout=5))
+        waiting = asyncio.create_task(client.task("t1").result(timeout=10))
         await asyncio.sleep(0)
         hand.run("t1", *"abc")
         assert (await soon(waiting)).text == "abc"
@@ -51,7 +51,7 @@ class TestResult:
         with pytest.raises(ResultTimeout, match="t1"):
             await soon(client.task("t1").result(timeout=0.05))
         hand.run("t1", "a")
-        assert (await soon(client.task("t1").result(timeout=5))).text == "a"
+        assert (await soon(client.task("t1").result(timeout=10))).text == "a"
         assert "feeds=0" in repr(client._hub)
 
     async def test_a_client_that_was_closed(self, settings: Settings, hand: HandWorker) -> None:
@@ -101,7 +101,7 @@ class TestCancel:
         hand.submit("t1")
         hand.open("t1")
         hand.say("t1", "half")
-        waiting = asyncio.create_task(client.task("t1").cancel("enough", timeout=5))
+        waiting = asyncio.create_task(client.task("t1").cancel("enough", timeout=10))
         await until(lambda: outside.get(settings.keys.cancel("t1")) is not None)
         assert not waiting.done()
         hand.finish("t1", "1-3", "half", chunks=1, state="canceled", reason="enough")

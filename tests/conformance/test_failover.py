@@ -203,7 +203,7 @@ async def test_a_durable_submission_outlives_its_server(stage: Stage) -> None:
     binary = binaries()["redis" if stage.outside.info("server").get("server_name") is None else "valkey"]
     with RedisServer(binary, "--replicaof", f"127.0.0.1 {port}") as replica, replica.client() as shown:
         stage.outside.set("before", 1, px=60_000)
-        await until(lambda: stage.outside.wait(1, 100) == 1)  # it has come up with the other and confirms
+        await until(lambda: stage.outside.wait(1, 100) == 1, bound_s=30)  # it has come up with the other and confirms
         task = await soon(stage.submit(["say", "done"], durable=True))
         assert shown.xlen(stage.keys.events(task.id)) == 1
         assert shown.zcard(arq_keys.queue(AGENT)) == 1

@@ -96,7 +96,7 @@ class ChatPeer:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        self._reader.join(timeout=5)
+        self._reader.join(timeout=10)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -108,7 +108,7 @@ async def test_an_end_behind_the_drop_arrives(connected: StartConnector, gates: 
         hub.takes_no_connection = True
         await hub.drop()
         gates.open("go")
-        await client.task(gates.contexts[0].task_id).result(5)
+        await client.task(gates.contexts[0].task_id).result(10)
         hub.takes_no_connection = False
         done = await hub.completed("t1")
     assert text_of(done) == "ab"
@@ -172,7 +172,7 @@ async def test_what_was_owed_survives_kill_9_of_the_connector(
             await hub.until(lambda: hub.received("task.complete", "t2"), "the end that is not answered comes")
             first.kill()
         gates.open("go")
-        await client.task(gates.contexts[0].task_id).result(5)
+        await client.task(gates.contexts[0].task_id).result(10)
         with connector(hub, settings):
             done, heard = await hub.completed("t1"), await hub.completed("t2")
     assert (text_of(done), text_of(heard)) == ("ab", "unheard")

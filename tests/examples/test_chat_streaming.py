@@ -71,7 +71,7 @@ async def test_a_handler_that_raises_fails_its_task(settings: Settings) -> None:
     await worker.start()
     try:
         async with Client(settings=settings) as client:
-            final = await (await client.submit("failing", "chat", "x")).result(5)
+            final = await (await client.submit("failing", "chat", "x")).result(10)
     finally:
         await worker.stop(grace_s=0)
     assert (final.state, final.error, final.reason) == ("failed", "skill_error", "ValueError: no")

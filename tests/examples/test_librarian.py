@@ -127,7 +127,7 @@ async def test_the_event_loop_goes_on_while_files_are_read(corpus: Path, monkeyp
     read = shelf.read_passages
 
     def wait_for_the_loop(path: Path, root: Path) -> object:
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(timeout=5)
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(timeout=10)
         return read(path, root)
 
     monkeypatch.setattr(librarian, "read_passages", wait_for_the_loop)

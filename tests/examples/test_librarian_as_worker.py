@@ -11,7 +11,7 @@ from skillstream import Client, StatusEvent
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Worker
 
-BOUND_S = 5
+BOUND_S = 10
 
 
 async def test_research_streams_reports_and_text(settings: Settings, client: Client, outside: redis.Redis) -> None:

@@ -21,7 +21,7 @@ from .conftest import CallerAs, StartGateway, make_key
 pytestmark = pytest.mark.guarantee("G13")
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 POST = b"POST /v1/tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-WAIT_S = 5.0
+WAIT_S = 10.0
 MIB = 1024 * 1024
 
 

@@ -24,7 +24,7 @@ from tests.client.hand_worker import HandWorker
 from tests.router.ledger_file import LedgerFile
 from tests.support.processes import Process
 
-from .conftest import CallerAs, StartGateway, caller, make_key
+from .conftest import PATIENCE_S, CallerAs, StartGateway, caller, make_key
 from .sse import error_of, read_all
 
 ORDER = {"agent": "echo", "skill": "say", "message": "x", "task_id": "t"}
@@ -91,7 +91,7 @@ async def test_only_a_key_in_use_lets_in(caller_as: CallerAs, gateway: Router, h
 
 
 async def _until_refused(http: httpx.AsyncClient, **options: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while (await http.get("/v1/tasks/t", **options)).status_code != 401:  # noqa: ASYNC110
             await asyncio.sleep(0.05)  # keys are read again once a second
 

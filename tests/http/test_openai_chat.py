@@ -21,7 +21,7 @@ from tests.client.hand_worker import HandWorker
 from tests.router.eventually import eventually
 from tests.support.verbs import Gates, script
 
-from .conftest import StartGateway
+from .conftest import PATIENCE_S, StartGateway
 from .openai_clients import MODEL, blocking_client, body_of, openai_client, says
 from .sse import read_all
 
@@ -69,7 +69,7 @@ async def test_the_stream_has_no_lines_that_openai_clients_trip_over(start_gatew
     order = {"model": HAND, "messages": HELLO, "stream": True, "skillstream": {"task_id": "t"}}
     lines: list[str] = []
     async with (
-        asyncio.timeout(5), httpx.AsyncClient(base_url=gateway.http.url, trust_env=False) as http,
+        asyncio.timeout(PATIENCE_S), httpx.AsyncClient(base_url=gateway.http.url, trust_env=False) as http,
         http.stream("POST", "/v1/chat/completions", json=order) as response,
     ):  # fmt: skip
         async for line in response.aiter_lines():
@@ -259,7 +259,7 @@ async def test_a_client_may_ask_to_end_the_run_by_leaving(
     gateway: Router, worker: Worker, gates: Gates, http: httpx.AsyncClient, streamed: bool
 ) -> None:
     await leave(gateway, gates, streamed, {"task_id": "t", "cancel_on_disconnect": True})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         events = await read_all(http, "t")
     assert (events[-1]["state"], events[-1]["reason"]) == ("canceled", "the reader left")
 
@@ -288,7 +288,7 @@ async def test_a_restarted_attempt_is_an_error_once_something_was_said(gateway: 
     named: Any = {"extra_body": {"skillstream": {"task_id": "t"}}}
     async with openai_client(gateway) as client:
         stream: Any = await client.chat.completions.create(model=HAND, messages=HELLO, stream=True, **named)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await anext(stream)).choices[0].delta.role == "assistant"
             hand.open("t", 2)  # nothing was said yet
             hand.say("t", "old", attempt=2)
@@ -312,7 +312,7 @@ async def test_a_gateway_that_stops_says_so(start_gateway: StartGateway, http_se
     hand.open("t")
     hand.say("t", "half")
     named: Any = {"extra_body": {"skillstream": {"task_id": "t"}}}
-    async with openai_client(router) as client, asyncio.timeout(5):
+    async with openai_client(router) as client, asyncio.timeout(PATIENCE_S):
         stream: Any = await client.chat.completions.create(model=HAND, messages=HELLO, stream=True, **named)
         assert [(await anext(stream)).choices[0].delta.content for _ in range(2)] == ["", "half"]
         whole = asyncio.create_task(client.chat.completions.create(model=HAND, messages=HELLO, **named))

@@ -20,7 +20,7 @@ from tests.router.eventually import eventually
 from tests.router.ledger_file import LedgerFile
 from tests.support.verbs import Gates, script
 
-from .conftest import StartGateway
+from .conftest import PATIENCE_S, StartGateway
 from .openai_clients import MODEL, body_of, openai_client
 
 ATTEMPT = 2**32
@@ -38,7 +38,7 @@ async def ask(client: AsyncOpenAI, *verbs: list[Any], **more: Any) -> Response:
 
 async def events_of(client: AsyncOpenAI, response_id: str, after: int | None = None) -> list[Any]:
     more: Any = {} if after is None else {"starting_after": after}
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         stream: Any = await client.responses.retrieve(response_id, stream=True, **more)
         return [event async for event in stream]
 
@@ -101,7 +101,7 @@ async def test_a_background_response_is_taken_up_behind_a_cut(gateway: Router, w
         assert queued.status in ("queued", "in_progress")
         stream: Any = await client.responses.retrieve(queued.id, stream=True)
         seen: list[Any] = []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in stream:
                 seen.append(event)
                 if event.type == DELTA:
@@ -138,7 +138,7 @@ async def test_a_response_cut_anywhere_is_exactly_the_stream(gateway: Router, ha
             stream: Any = await client.responses.retrieve(
                 "resp_u", stream=True, starting_after=seen[-1].sequence_number if seen else 0
             )
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 seen += [await anext(stream) for _ in range(chance.randrange(2) + (place == 2))]
             await stream.close()
         hand.finish("u", "1-32", "".join(f"<{place}>" for place in range(2, 32)), chunks=30)
@@ -154,7 +154,7 @@ async def test_a_stream_goes_on_at_another_gateway(
     hand.submit("t")
     hand.open("t")
     hand.say("t", "half")
-    async with openai_client(first) as client, asyncio.timeout(5):
+    async with openai_client(first) as client, asyncio.timeout(PATIENCE_S):
         stream: Any = await client.responses.retrieve("resp_t", stream=True)
         seen = [await anext(stream) for _ in range(5)]
         stopping = asyncio.create_task(first.__aexit__())
@@ -187,7 +187,7 @@ async def test_a_restarted_attempt_is_an_error_that_says_where_it_goes_on(gatewa
     hand.open("t")
     hand.say("t", "kept lost")
     async with openai_client(gateway) as client:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             stream: Any = await client.responses.retrieve("resp_t", stream=True)
             seen = [await anext(stream) for _ in range(5)]
             hand.open("t", 2, resume_from=5)
@@ -325,7 +325,7 @@ async def test_a_client_that_leaves_may_end_the_run(
         await gates.reached("running")
         asked.cancel()
         await asyncio.wait([asked])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await events_of(client, "resp_t"))[-1].type == "response.failed"
 
 

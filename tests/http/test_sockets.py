@@ -19,7 +19,7 @@ from skillstream_worker import Worker
 from tests.client.hand_worker import HandWorker
 from tests.support.verbs import AGENT, Gates, script
 
-from .conftest import CallerAs, StartGateway, caller
+from .conftest import PATIENCE_S, CallerAs, StartGateway, caller
 
 Frame = dict[str, Any]
 
@@ -261,7 +261,7 @@ async def test_a_socket_that_leaves_ends_its_task_only_where_it_said_so(
     async with socket(gateway, "/v1/hub") as opened:
         await ask(opened, "task.execute", id="t", agent="echo", message=message, cancel_on_disconnect=leaving)
         await until(opened, id=1)
-    async with caller(gateway) as http, asyncio.timeout(5):
+    async with caller(gateway) as http, asyncio.timeout(PATIENCE_S):
         if leaving:
             while (await http.get("/v1/tasks/t")).json()["state"] != "canceled":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -278,5 +278,5 @@ async def test_a_gateway_that_stops_says_that_it_goes(http_settings: Settings, h
         stopping = asyncio.create_task(router.__aexit__())
         await frames_or_close(opened)
         assert opened.close_code in (1001, 1012)
-    await asyncio.wait_for(stopping, 5)
+    await asyncio.wait_for(stopping, PATIENCE_S)
     assert [entry_id for entry_id, _ in hand.entries("t")] == ["0-1"]

@@ -18,7 +18,7 @@ class LedgerFile:
 
     def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """What a query finds; nothing while there are no tables yet."""
-        connection = sqlite3.connect(self.path, timeout=5)
+        connection = sqlite3.connect(self.path, timeout=10)
         try:
             return connection.execute(sql, parameters).fetchall()
         except sqlite3.OperationalError as error:
@@ -30,7 +30,7 @@ class LedgerFile:
 
     def task(self, task_id: str) -> dict[str, Any]:
         """The row of a task, {} while there is none."""
-        connection = sqlite3.connect(self.path, timeout=5)
+        connection = sqlite3.connect(self.path, timeout=10)
         connection.row_factory = sqlite3.Row
         try:
             row = connection.execute("SELECT * FROM tasks WHERE id = ?", (task_id,)).fetchone()
@@ -46,14 +46,14 @@ class LedgerFile:
 
     def execute(self, sql: str) -> None:
         """Runs and commits one statement."""
-        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=10, isolation_level=None)
         connection.execute(sql)
         connection.close()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the write lock, as another process in a long transaction does."""
-        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=10, isolation_level=None)
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield

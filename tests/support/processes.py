@@ -70,7 +70,7 @@ class Process:
     def wait(self, timeout_s: float = START_S) -> int:
         """The exit code, once the process has ended."""
         code = self._process.wait(timeout=timeout_s)
-        self._reader.join(timeout=5)
+        self._reader.join(timeout=10)
         return code
 
     def kill(self) -> None:
@@ -78,7 +78,7 @@ class Process:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        self._reader.join(timeout=5)
+        self._reader.join(timeout=10)
         assert self._process.stdout is not None
         self._process.stdout.close()
 

@@ -67,7 +67,7 @@ async def test_each_role_has_the_rights_that_it_needs(guarded: ValkeyCluster, cl
         assert await soon(text) == "onetwo"
         running = await submitter.submit(AGENT, "stream", script(["reach", "held"], ["wait", "never"]))
         await gates.reached("held")
-        assert (await running.cancel("enough", timeout=5)).state == "canceled"
+        assert (await running.cancel("enough", timeout=10)).state == "canceled"
         async with StubHub() as hub, HubConnector(hub.address, [f"{AGENT}/stream"], settings_of("connector")):
             await hub.execute("t", script(["say", "at the hub"]))
             assert text_of(await hub.completed("t")) == "at the hub"
@@ -95,7 +95,7 @@ async def test_nodes_are_reached_over_tls(tmp_path: Path) -> None:
             settings = make_settings(url)
             async with Worker([verb_agent(Gates())], settings), Client(settings=settings) as client:
                 task = await client.submit(AGENT, "stream", script(["say", "secured"]))
-                assert (await task.result(5)).text == "secured"
+                assert (await task.result(10)).text == "secured"
             assert front.connections > 3
             with pytest.raises(BrokerUnavailable):
                 await soon(Client(f"rediss+cluster://127.0.0.1:{front.port}").open())

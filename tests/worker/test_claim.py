@@ -78,7 +78,7 @@ async def test_a_lease_that_lapsed_is_claimed_again_by_itself(bench: ProtocolBen
     await bench.submitted("t1")
     first = (await short.claim(AGENT, ["t1"], 0)).won[0]
     second = None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(10):
         while second is None:
             won = (await short.claim(AGENT, ["t1"], 0)).won
             second = won[0] if won else None

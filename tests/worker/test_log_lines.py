@@ -34,7 +34,7 @@ async def test_a_failing_skill_is_a_warning_that_names_the_fault(
 ) -> None:
     async with Worker([agent], settings):
         task = await client.submit("moody", "fail", "luck")
-        assert (await task.result(5)).error == "skill_error"
+        assert (await task.result(10)).error == "skill_error"
     (line,) = [record for record in caplog.records if "ValueError" in record.getMessage()]
     assert (line.levelno, line.getMessage()) == (logging.WARNING, f"skill fail at task {task.id} raised ValueError: no luck")
     assert line.exc_info is not None
@@ -46,7 +46,7 @@ async def test_a_wanted_retry_is_a_line_without_a_traceback(
     with caplog.at_level(logging.INFO):
         async with Worker([agent], settings):
             task = await client.submit("moody", "again", "")
-            assert (await task.result(5)).text == "now"
+            assert (await task.result(10)).text == "now"
     (line,) = [record for record in caplog.records if "asks for another attempt" in record.getMessage()]
     assert line.getMessage().endswith("asks for another attempt: not yet")
     assert not [record for record in caplog.records if record.exc_info]
