@@ -30,6 +30,24 @@ class _Turning(WorkerBroker):
         return await super().claim(agent, candidates, wanted)
 
 
+class _Set(Clock):
+    now_s = 0.0
+
+    def elapsed_s(self) -> float:
+        return self.now_s
+
+
+async def test_a_task_of_others_is_left_alone_until_the_card_was_renewed_behind_its_last_word(settings: Settings) -> None:
+    """A skill that was announced just before leaves the card with the first announcement after `forget_s`."""
+    clock = _Set()
+    claimer = Claimer(WorkerBroker(settings, "w1"), Agent(name=AGENT), Slots(1), clock, lambda agent, job: None)
+    claimer.avoid("t1")
+    clock.now_s = settings.forget_s + settings.announce_s - 0.001
+    assert claimer._without_avoided(["t1", "t2"]) == ["t2"]
+    clock.now_s += 0.002
+    assert claimer._without_avoided(["t1", "t2"]) == ["t1", "t2"]
+
+
 async def test_names_without_room_go_back_to_the_wake_list(
     bench: ProtocolBench, outside: redis.Redis, settings: Settings
 ) -> None:

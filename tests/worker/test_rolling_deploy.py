@@ -145,13 +145,16 @@ async def test_a_job_is_handed_to_a_worker_that_has_its_skill(
 async def test_a_job_whose_skill_is_gone_ends(
     view: View, start_worker: StartWorker, client: Client, announcer: WorkerBroker
 ) -> None:
-    """The worker that lacks it takes it once more when the card must have been renewed."""
+    """The worker that lacks it takes it once more when the card must have been renewed; later, where that came late."""
     await announcer.announce(version("new").card, LONG_MS)
     await start_worker(version("old"), announce_s=0.5)
     task = await client.submit(AGENT, "new", "x")
-    final = await task.result(BOUND_S)
+    final = await task.result(2 * BOUND_S)
     assert (final.state, final.error) == (TaskState.FAILED, "unknown_skill")
-    assert view.shape(task.id) == ["submitted", "working", "elsewhere", "working", "final failed"]
+    shape = view.shape(task.id)
+    looks = shape.count("elsewhere")
+    assert 1 <= looks <= 3
+    assert shape == ["submitted", *["working", "elsewhere"] * looks, "working", "final failed"]
 
 
 @pytest.mark.guarantee("G13")

@@ -47,7 +47,8 @@ class Claimer:
         """Leaves a task to others until the cards on the broker must have been renewed: this worker lacks its skill."""
         if len(self._avoided) >= _MOST_AVOIDED:
             del self._avoided[next(iter(self._avoided))]
-        self._avoided[task_id] = self._clock.elapsed_s() + self._broker.settings.forget_s
+        settings = self._broker.settings  # who announces the card takes off what is that old, once a period
+        self._avoided[task_id] = self._clock.elapsed_s() + settings.forget_s + settings.announce_s
 
     async def run(self) -> None:
         """Claims until it is cancelled; a broker that is away is waited for."""
