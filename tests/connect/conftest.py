@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
+import redis
 from uagents_core.identity import Identity
 
 from skillstream_router.connect.agentverse import ChatAddress, ChatBridge
@@ -116,3 +117,8 @@ def bridged(settings: Settings, worker: Worker, peer: ChatPeer, chat_port: int) 
             yield bridge
 
     return start
+
+
+def open_deliveries(outside: redis.Redis) -> list[str]:
+    """Keys of what is owed."""
+    return list(outside.scan_iter("skillstream:connect:*:open"))

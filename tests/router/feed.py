@@ -89,3 +89,13 @@ class Feed:
         """All entries of a task."""
         entries: list[tuple[str, dict[str, str]]] = self._outside.xrange(self.keys.events(task_id))
         return entries
+
+
+def final_of(feed: Feed, task_id: str) -> dict[str, str]:
+    """The final of a task, {} where it has none."""
+    entries = feed.stream(task_id)
+    return entries[-1][1] if entries and entries[-1][1]["type"] == "final" else {}
+
+
+def ids(feed: Feed, task_id: str) -> list[str]:
+    return [entry_id for entry_id, _ in feed.stream(task_id)]

@@ -1,7 +1,7 @@
 """Fuzzes every decoder: `python -m tests.security.fuzz [SECONDS_EACH]`, or `make fuzz`.
 
-The tests of test_decoders.py are driven with coverage guidance by atheris, each in a process of its own; where atheris
-is not installed, hypothesis alone runs them with many examples, and this says so.
+The property tests of test_decoders.py and test_nesting.py are driven with coverage guidance by atheris, each in a process
+of its own; where atheris is not installed, hypothesis alone runs them with many examples, and this says so.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def main(arguments: list[str]) -> int:
 
 def targets() -> dict[str, Any]:
     """The property tests of decoders, by name."""
-    from . import test_decoders
+    from . import test_decoders, test_nesting
 
-    return {name: test for name, test in vars(test_decoders).items() if name.startswith("test_") and hasattr(test, "hypothesis")}
+    every = vars(test_decoders) | vars(test_nesting)
+    return {name: test for name, test in every.items() if name.startswith("test_") and hasattr(test, "hypothesis")}
 
 
 def run_apart(name: str, seconds: int) -> bool:

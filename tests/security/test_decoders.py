@@ -6,10 +6,7 @@
 from __future__ import annotations
 
 import json
-import struct
-import time
-import tracemalloc
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
 import msgpack
@@ -32,24 +29,23 @@ from skillstream_schemas.errors import (
     InvalidSettings,
     MalformedEntry,
     MalformedJob,
-    SkillstreamError,
 )
 from skillstream_schemas.event import event_from_fields, request_from_fields
 from skillstream_schemas.ids import EventId, check_name
-from skillstream_schemas.job import MAX_JOB_BYTES, MAX_JOB_NODES, read_job, unpack
-from skillstream_schemas.json_text import MAX_JSON_DEPTH, MAX_JSON_NODES
-from skillstream_schemas.limits import MAX_BYTES, MAX_FIELDS, MIB, Limits
-from skillstream_schemas.request import TaskRequest, compact_json, read_json
+from skillstream_schemas.job import read_job, unpack
+from skillstream_schemas.limits import Limits
+from skillstream_schemas.request import TaskRequest, read_json
 from skillstream_schemas.settings import Settings
 from skillstream_worker.broker import ClaimedJob, WorkerBroker
 from skillstream_worker.reading import read_claimed
-from tests.schemas.strategies import event_ids, events, json_values, names, requests, texts
+from tests.schemas.strategies import event_ids, events, json_values, names
 from tests.support.verbs import Gates, verb_agent
+
+from .decoding import only
 
 T = TypeVar("T")
 AGENT = verb_agent(Gates())
 pytestmark = pytest.mark.guarantee("G13")
-
 hostile_texts = st.one_of(
     st.text(max_size=80),
     st.text('[]{}",:\\u0123456789.eE+-tfn \ud800', max_size=80),
@@ -74,15 +70,6 @@ raw = st.binary(max_size=40)
 raw_entries = st.tuples(st.builds(lambda e: str(e).encode(), event_ids), st.lists(st.tuples(raw, raw), max_size=4).map(
     lambda pairs: [part for pair in pairs for part in pair]
 ))  # fmt: skip
-
-
-def only(error: type[SkillstreamError], decode: Callable[[], T]) -> T | None:
-    """What a decoder reads, None where it raised its coded error; any other exception is a fault."""
-    try:
-        return decode()
-    except error as refused:
-        assert len(str(refused)) < 1500, "the error is as large as what it refuses"  # noqa: PT017
-        return None
 
 
 def done(work: Coroutine[Any, Any, T]) -> T:
@@ -291,144 +278,3 @@ def test_answers_without_hiredis(data: bytes) -> None:
             pass
     except (ValueError, TypeError):  # the connection closes, as with hiredis
         pass
-
-
-def measured(decode: Callable[[], object]) -> tuple[float, int]:
-    """Seconds that a decoder takes, and bytes that it holds at most beside its input."""
-    started_s = time.process_time()
-    decode()
-    taken_s = time.process_time() - started_s
-    tracemalloc.start()
-    try:
-        decode()
-        return taken_s, tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def job_of(value: bytes) -> bytes:
-    """A stock client's job whose request holds this msgpack value as its data."""
-    return b"\x85\xa1t\xc0\xa1f\xa9run_skill\xa1a\x91\x81\xa4data" + value + b"\xa1k\x80\xa2et\x01"
-
-
-def many(item: bytes, size_bytes: int) -> bytes:
-    count = size_bytes // len(item)
-    return job_of(b"\xdd" + struct.pack("!I", count) + item * count)
-
-
-def chunk(data: str) -> Callable[[], object]:
-    return lambda: only(
-        MalformedEntry, lambda: event_from_fields(EventId(1, 2), {"type": "chunk", "mode": "delta", "at": "1", "data": data})
-    )
-
-
-def job(data: bytes) -> Callable[[], object]:
-    return lambda: only(MalformedJob, lambda: read_job(data))
-
-
-def history(text: str) -> Callable[[], object]:
-    fields = {"agent": "a", "skill": "s", "message": "m", "history": text}
-    return lambda: only(MalformedEntry, lambda: TaskRequest.from_fields(fields))
-
-
-def fields(count: int, event_id: EventId) -> Callable[[], object]:
-    surplus = {f"f{number}": "x" for number in range(count)}
-    return lambda: only(MalformedEntry, lambda: event_from_fields(event_id, surplus))
-
-
-COSTLY: dict[str, Callable[[], Callable[[], object]]] = {
-    "a job of empty maps": lambda: job(many(b"\x80", MAX_JOB_BYTES - 100)),
-    "a job of empty lists": lambda: job(many(b"\x90", MAX_JOB_BYTES - 100)),
-    "a job of extensions": lambda: job(many(b"\xd4\x05\x00", MIB)),
-    "a job of bytes": lambda: job(many(b"\xc4\x02ab", MIB)),
-    "a job of short texts": lambda: job(many(b"\xa2ab", MIB)),
-    "a deep job": lambda: job(job_of(b"\x91" * 1000 + b"\xc0")),
-    "JSON of empty lists": lambda: chunk("[" + "[]," * (5 * MIB) + "1]"),
-    "JSON of strings with brackets": lambda: chunk("[" + '"[",' * (3 * MIB) + "1]"),
-    "JSON of closing brackets": lambda: chunk("[" * 201 + "]" * (15 * MIB)),
-    "JSON of brackets": lambda: chunk("[" * (MAX_BYTES - 1)),
-    "JSON of nested maps": lambda: chunk('{"":' * MIB),
-    "JSON with a quote left open": lambda: chunk('["' + '\\"' * (MIB)),
-    "JSON of numbers": lambda: chunk("[" + "1," * (MIB // 2) + "1]"),
-    "JSON over the limit": lambda: chunk(" " * (MAX_BYTES + 1)),
-    "an integer of a million digits": lambda: chunk("9" * MIB),
-    "a history of numbers": lambda: history("[" + "1," * (MIB // 2) + "1]"),
-    "a million fields": lambda: fields(1_000_000, EventId(1, 2)),
-    "a submission of a million fields": lambda: fields(1_000_000, EventId(0, 1)),
-}
-
-
-@pytest.mark.parametrize("what", COSTLY)
-def test_what_is_made_to_cost_costs_little(what: str) -> None:
-    taken_s, held_bytes = measured(COSTLY[what]())
-    assert taken_s < 5
-    assert held_bytes < 128 * MIB
-
-
-def nested(depth: int) -> Any:
-    value: Any = "]" * 300
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-def test_what_may_be_written_may_be_read() -> None:
-    deep = nested(MAX_JSON_DEPTH)
-    assert read_json("data", compact_json(deep)) == deep
-    mixed: Any = None
-    for _ in range(MAX_JSON_DEPTH // 2):
-        mixed = {"[{": [mixed]}
-    assert read_json("data", compact_json(mixed)) == mixed
-    wide: list[Any] = [[]] * (MAX_JSON_NODES - 1)
-    assert len(read_json("data", compact_json(wide))) == len(wide)
-    request = TaskRequest.build({"agent": "a", "skill": "s", "message": "m", "data": nested(MAX_JSON_DEPTH - 1)}, Limits())
-    assert TaskRequest.from_fields(request.to_fields()) == request
-
-
-@pytest.mark.parametrize("value", [nested(MAX_JSON_DEPTH + 1), [[]] * MAX_JSON_NODES, {"a": {"b": nested(MAX_JSON_DEPTH)}}])
-def test_what_nobody_could_read_is_not_written(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"limit|levels"):
-        compact_json(value)
-    with pytest.raises(MalformedEntry):
-        read_json("data", json.dumps(value))
-    with pytest.raises(InvalidRequest):
-        TaskRequest.build({"agent": "a", "skill": "s", "message": "m", "data": value}, Limits())
-
-
-@pytest.mark.parametrize("count", [MAX_FIELDS + 1, 5000])
-def test_too_many_fields_are_counted_before_they_are_read(count: int) -> None:
-    surplus = {f"f{number}": "x" for number in range(count)}
-    for decode in (
-        lambda: event_from_fields(EventId(1, 2), surplus),
-        lambda: event_from_fields(EventId(0, 1), surplus),
-        lambda: TaskRequest.from_fields(surplus),
-        lambda: TaskRequest.build(surplus, Limits()),
-    ):
-        with pytest.raises(SkillstreamError, match=f"{count} fields, the limit is {MAX_FIELDS}"):
-            decode()
-
-
-@pytest.mark.parametrize("value", [[b"x"], {"a": [b"x"]}, msgpack.Timestamp(1), msgpack.ExtType(5, b"x"), nested(MAX_JSON_DEPTH)])
-def test_a_request_in_msgpack_holds_what_json_has(value: Any) -> None:
-    with pytest.raises(MalformedJob, match=r"JSON|levels"):
-        read_job(job_of(msgpack.packb(value)))
-
-
-def test_jobs_of_plain_functions_may_hold_bytes() -> None:
-    assert unpack(msgpack.packb([b"x"])) == [b"x"]
-
-
-def test_the_number_of_nodes_in_a_job_is_bounded() -> None:
-    with pytest.raises(MalformedJob, match="arrays and maps"):
-        unpack(msgpack.packb([[]] * MAX_JOB_NODES))
-
-
-@given(requests)
-def test_no_real_request_is_refused(request: TaskRequest) -> None:
-    assert TaskRequest.from_fields(request.to_fields()) == request
-
-
-@given(texts)
-def test_texts_full_of_brackets_are_no_depth(text: str) -> None:
-    value = {"text": text + '[{"\\' * 100}
-    assert read_json("data", compact_json(value)) == value
