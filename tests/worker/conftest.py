@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -12,12 +17,15 @@ from skillstream import Client
 from skillstream.task import Task
 from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, Worker
+from tests.client.bounds import until
 from tests.client.hand_worker import HandWorker
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.protocol_bench import ProtocolBench, port_of
 from tests.support.verbs import AGENT, BOUND_S, Gates, script, verb_agent
 
+from .intruder import Intruder
 from .view import View
+from .worker_process import NOBODY, ROOT, Spawn, WorkerProcess
 
 Play = Callable[..., Awaitable[Task]]
 
@@ -109,3 +117,49 @@ def play(begin: Play) -> Play:
         return task
 
     return run
+
+
+@pytest.fixture
+def intruder(view: View, settings: Settings) -> Intruder:
+    return Intruder(view, settings)
+
+
+@pytest.fixture
+async def works_after(worker: Worker, play: Play, view: View) -> AsyncIterator[None]:
+    """After the test the worker runs a good task and the queue is empty."""
+    yield
+    task = await play(["say", "good"])
+    assert view.final(task.id)["text"] == "good"
+    await until(lambda: not view.queued())
+
+
+@pytest.fixture
+async def spawn_alone(tmp_path: Path) -> AsyncIterator[Spawn]:
+    """Starts `skillstream worker` with arguments and no server; kills what is left at the end."""
+    spawned: list[asyncio.subprocess.Process] = []
+    environment = os.environ | {
+        "SKILLSTREAM_SHARDS": "4", "SKILLSTREAM_POLL_S": "0.2", "SKILLSTREAM_CONNECT_TIMEOUT_S": "2",
+        "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+
+    async def start(*arguments: str, url: str = NOBODY, env: Mapping[str, str] | None = None) -> WorkerProcess:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "skillstream", "worker", *arguments, "--redis", url,
+            cwd=ROOT, env={**environment, **(env or {})},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=1 << 20,
+        )  # fmt: skip
+        spawned.append(process)
+        return WorkerProcess(process)
+
+    yield start
+    for process in spawned:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.fixture
+def spawn(spawn_alone: Spawn, settings: Settings) -> Spawn:
+    """Starts `skillstream worker` with arguments on the test's server."""
+    assert settings.shards == 4
+    return partial(spawn_alone, url=settings.redis_url)

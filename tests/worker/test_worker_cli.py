@@ -1,60 +1,26 @@
-"""`skillstream worker` as real processes: signals, crashes, bursts, and errors at the start."""
+"""`skillstream worker` as real processes: signals, crashes, bursts."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
 from skillstream import Client
-from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
 from tests.client.bounds import TRIES, until
 from tests.client.hand_worker import HandWorker
 from tests.support import cli_agent
 from tests.support.processes import START_S
-from tests.support.redis_server import free_port
 
 from .view import View
+from .worker_process import TARGET, Spawn
 
-ROOT = Path(__file__).parents[2]
-TARGET = "tests.support.cli_agent:agent"
 AGENT = cli_agent.agent.name
-NOBODY = "redis://127.0.0.1:1/0"
-
-
-class WorkerProcess:
-    """Responsible for one `skillstream worker` and what it prints."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.names: list[str] = []
-
-    async def ready(self, count: int = 1) -> None:
-        """Waits until `count` workers say that they are ready."""
-        assert self.process.stdout is not None
-        async with asyncio.timeout(START_S):
-            while len(self.names) < count:
-                line = (await self.process.stdout.readline()).decode()
-                assert line, f"ended with {await self.process.wait()}: {await self.errors()}"
-                if line.endswith(" is ready\n"):
-                    self.names.append(line.split()[1])
-
-    async def errors(self) -> str:
-        """All of its standard error, once it has ended."""
-        assert self.process.stderr is not None
-        return (await self.process.stderr.read()).decode()
-
-    async def ended(self) -> int:
-        """Waits for its exit code."""
-        return await asyncio.wait_for(self.process.wait(), START_S)
 
 
 class Door:
@@ -98,41 +64,6 @@ class Door:
             gone.cancel()
             opened.cancel()
         writer.close()
-
-
-Spawn = Callable[..., Awaitable[WorkerProcess]]
-
-
-@pytest.fixture
-async def spawn_alone(tmp_path: Path) -> AsyncIterator[Spawn]:
-    """Starts `skillstream worker` with arguments and no server; kills what is left at the end."""
-    spawned: list[asyncio.subprocess.Process] = []
-    environment = os.environ | {
-        "SKILLSTREAM_SHARDS": "4", "SKILLSTREAM_POLL_S": "0.2", "SKILLSTREAM_CONNECT_TIMEOUT_S": "2",
-        "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
-
-    async def start(*arguments: str, url: str = NOBODY, env: Mapping[str, str] | None = None) -> WorkerProcess:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "skillstream", "worker", *arguments, "--redis", url,
-            cwd=ROOT, env={**environment, **(env or {})},
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, limit=1 << 20,
-        )  # fmt: skip
-        spawned.append(process)
-        return WorkerProcess(process)
-
-    yield start
-    for process in spawned:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-@pytest.fixture
-def spawn(spawn_alone: Spawn, settings: Settings) -> Spawn:
-    """Starts `skillstream worker` with arguments on the test's server."""
-    assert settings.shards == 4
-    return partial(spawn_alone, url=settings.redis_url)
 
 
 @pytest.fixture
@@ -282,87 +213,6 @@ async def test_several_processes_share_the_work_and_stop_together(spawn: Spawn, 
     door.open()
     assert await worker.ended() == 0
     assert [view.final(task.id)["state"] for task in tasks] == [TaskState.COMPLETED] * 2
-
-
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        ("tests.support.nowhere:agent", "invalid_target: 'tests.support.nowhere:agent': there is no module"),
-        ("tests.support.cli_agent:other", "tests.support.cli_agent has no 'other'; its agents: agent"),
-        ("tests.support.cli_agent:no_agent", "invalid_target: 'tests.support.cli_agent:no_agent' is a dict, not an Agent"),
-        ("tests.support.cli_agent", "is not of the form MODULE:AGENT"),
-        ("tests.support.cli_agent:", "is not of the form MODULE:AGENT"),
-        (":agent", "is not of the form MODULE:AGENT"),
-        ("..:agent", "invalid_target: "),
-        ("tests.support:agent", "tests.support has no 'agent'; its agents: none"),
-    ],
-)
-async def test_a_wrong_target_is_one_line_and_a_usage_error(spawn_alone: Spawn, target: str, said: str) -> None:
-    worker = await spawn_alone(target)
-    assert await worker.ended() == 2
-    line = await worker.errors()
-    assert said in line
-    assert line.startswith("invalid_target: ")
-    assert line.count("\n") == 1
-
-
-async def test_a_module_that_breaks_is_one_line(spawn_alone: Spawn) -> None:
-    worker = await spawn_alone("tests.support.broken_agent:agent")
-    assert await worker.ended() == 2
-    assert (await worker.errors()) == (
-        "invalid_target: 'tests.support.broken_agent:agent': importing tests.support.broken_agent raised ValueError: "
-        f"agent porter has a skill 'echo' already ({ROOT}/tests/support/broken_agent.py:7) (mend tests.support.broken_agent)\n"
-    )
-
-
-async def test_a_log_level_that_there_is_not(spawn_alone: Spawn) -> None:
-    worker = await spawn_alone(TARGET, env={"SKILLSTREAM_LOG_LEVEL": "foo", "SKILLSTREAM_CONCURENCY": "3"})
-    assert await worker.ended() == 2
-    warning, error = (await worker.errors()).splitlines()
-    assert warning == "warning: SKILLSTREAM_CONCURENCY is no setting and is not read; did you mean SKILLSTREAM_CONCURRENCY?"
-    assert error.startswith("invalid_settings: log_level: 'foo' is none of DEBUG, INFO")
-
-
-@pytest.mark.parametrize("more", [(), ("--processes", "2"), ("--burst",)])
-async def test_a_broker_that_is_away_at_the_start(spawn_alone: Spawn, more: tuple[str, ...]) -> None:
-    worker = await spawn_alone(TARGET, *more, url=f"redis://user:secret@127.0.0.1:{free_port()}/0")
-    assert await worker.ended() == 4
-    lines = (await worker.errors()).splitlines()
-    by_processes = [line for line in lines if line.startswith("worker process ")]
-    assert len(by_processes) == ("--processes" in more)
-    lines = [line for line in lines if line not in by_processes]
-    assert lines
-    assert all(line.startswith("broker_unavailable: ") for line in lines)
-    assert "secret" not in str(lines)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--lease", "0.01"), "invalid_settings: lease_s"),
-        (("--concurrency", "0"), "invalid_settings: concurrency"),
-        (("--grace", "-1"), "invalid_settings: grace_s"),
-    ],
-)
-async def test_a_setting_out_of_range(spawn_alone: Spawn, arguments: tuple[str, ...], said: str) -> None:
-    worker = await spawn_alone(TARGET, *arguments)
-    assert await worker.ended() == 2
-    line = await worker.errors()
-    assert line.startswith(said)
-    assert line.count("\n") == 1
-
-
-async def test_a_url_that_is_none(spawn_alone: Spawn) -> None:
-    worker = await spawn_alone(TARGET, url="localhost")
-    assert await worker.ended() == 2
-    assert (await worker.errors()).startswith("invalid_settings: redis_url")
-
-
-async def test_a_broker_with_other_shards(spawn: Spawn, view: View, settings: Settings) -> None:
-    view.redis.set(settings.keys.shards, settings.shards + 1)
-    worker = await spawn(TARGET)
-    assert await worker.ended() == 2
-    assert (await worker.errors()).startswith("shards_mismatch: ")
 
 
 def _connections(view: View) -> list[dict[str, str]]:
