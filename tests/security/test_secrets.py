@@ -182,7 +182,12 @@ async def test_commands_that_fail_print_no_password(arguments: tuple[str, ...], 
     filled = [argument.format(data=tmp_path) for argument in arguments]
     filled = [f"sqlite:///{argument}" if argument.endswith(".db") else argument for argument in filled]
     url = f"redis://user:{SECRET}@127.0.0.1:{free_port()}/0"
-    env = {"SKILLSTREAM_REDIS_URL": url, "SKILLSTREAM_LOG_LEVEL": "DEBUG", "XDG_STATE_HOME": str(tmp_path)}
+    env = {
+        "SKILLSTREAM_REDIS_URL": url,
+        "SKILLSTREAM_LOG_LEVEL": "DEBUG",
+        "SKILLSTREAM_HTTP": "127.0.0.1:0",
+        "XDG_STATE_HOME": str(tmp_path),
+    }
     with Process(*filled, env=env) as process:
         assert await asyncio.to_thread(process.wait, 30) != 0
         assert any("broker_unavailable" in line for line in process.lines)
@@ -211,6 +216,7 @@ async def test_processes_that_we_start_get_urls_by_their_environment(
     env = {
         "SKILLSTREAM_REDIS_URL": f"redis://all:{SECRET}@127.0.0.1:{acl_server.port}/0",
         "SKILLSTREAM_LOG_LEVEL": "DEBUG",
+        "SKILLSTREAM_HTTP": "127.0.0.1:0",  # 8000 may be another's
         "XDG_STATE_HOME": str(tmp_path),
     }
     with Process(*(argument.format(data=tmp_path) for argument in arguments), env=env) as process:

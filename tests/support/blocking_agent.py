@@ -1,10 +1,11 @@
-"""An agent whose first attempt holds the event loop of its process."""
+"""An agent whose first attempt holds the event loop of its process until the file exists that its message names."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 from skillstream_worker import Agent, TaskContext
 
@@ -18,5 +19,6 @@ async def hold_first(message: str, context: TaskContext) -> AsyncGenerator[str, 
         return
     yield "about to hold"
     await asyncio.sleep(0.3)
-    time.sleep(float(message))  # noqa: ASYNC251 — the fault under test
+    while not Path(message).exists():  # noqa: ASYNC240 — the fault under test
+        time.sleep(0.05)  # noqa: ASYNC251
     yield "too late"

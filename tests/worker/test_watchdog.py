@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -42,20 +43,23 @@ async def test_a_skill_that_holds_the_loop_is_named(
 
 
 @pytest.mark.guarantee("G4")
-async def test_a_worker_that_was_held_beyond_its_lease_is_fenced(settings: Settings, outside: redis.Redis) -> None:
+async def test_a_worker_that_was_held_beyond_its_lease_is_fenced(
+    settings: Settings, outside: redis.Redis, tmp_path: Path
+) -> None:
     url = settings.redis_url
     worker = ("worker", "tests.support.blocking_agent:agent", "--redis", url, "--lease", "1")
     shards = {"SKILLSTREAM_SHARDS": str(settings.shards), "SKILLSTREAM_POLL_S": "0.2"}
     with Process(*worker, env=shards) as first:
         first.wait_for("is ready")
         async with Client(settings=settings) as client:
-            task = await client.submit("blocking", "hold_first", "3")
+            task = await client.submit("blocking", "hold_first", str(tmp_path / "let go"))
             async for event in task.events():
                 if event.type == "chunk":
                     break
             with Process(*worker, env=shards) as second:
                 second.wait_for("is ready")
-                final = await task.result(15)
+                final = await task.result(30)
+                (tmp_path / "let go").touch()
                 first.wait_for("given up")  # by its renewer (lease_lost), or by what it says first: whichever is sooner
     assert final.text == "attempt 2"
     entries = [str(raw) for raw, _ in cast(Any, outside.xrange(task.stream))]
