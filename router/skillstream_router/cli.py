@@ -11,6 +11,7 @@ from skillstream.cli.options import DatabaseOption, JsonOption, RedisOption, Wid
 from skillstream.cli.output import note, write, write_record, write_rows
 from skillstream.cli.process import UntilEof, calm_garbage_collector, log_to_stderr, run_until_told, when_parent_ends
 from skillstream.cli.target import database_settings, settings_from
+from skillstream_schemas.gateway_errors import AddressInUse
 from skillstream_schemas.ids import check_name
 from skillstream_schemas.money import micros_to_usd
 from skillstream_schemas.state import TaskState
@@ -39,16 +40,23 @@ async def router(
     database: DatabaseOption = None,
     http: Annotated[str | None, typer.Option("--http", help="Answer HTTP here.", metavar="HOST:PORT")] = None,
     no_http: Annotated[bool, typer.Option("--no-http", help="Answer no HTTP, whatever the environment says.")] = False,
+    or_free_port: Annotated[
+        bool, typer.Option("--or-free-port", help="Answer HTTP at a free port where another process has that one.")
+    ] = False,
     until_eof: UntilEof = False,
 ) -> Exit:
     """Run a router: state, history and payment of all tasks, until SIGTERM or SIGINT."""
     log_to_stderr()
     settings = settings_from(redis_url=redis, database_url=database, http=http)
-    running = Router(settings.changed(http=None) if no_http else settings)
-    if until_eof:
-        when_parent_ends(running.stop)
-    await run_until_told(running, _announce(running))
-    write(f"router {running.name} has stopped")
+    settings = settings.changed(http=None) if no_http else settings
+    try:
+        await _run(Router(settings), until_eof=until_eof)
+    except AddressInUse:
+        if not or_free_port or settings.http_address is None:
+            raise
+        host, port = settings.http_address
+        write(f"port {port} is in use by another process: a free one is taken instead")
+        await _run(Router(settings.changed(http=f"{host}:0")), until_eof=until_eof)
     return Exit.OK
 
 
@@ -131,6 +139,13 @@ async def statement(
         ("id", "at", "task_id", "kind", "amount_micros", "balance_micros"), rows, first=_POSTING_FIRST, as_json=as_json, wide=wide
     )
     return Exit.OK
+
+
+async def _run(running: Router, *, until_eof: bool) -> None:
+    if until_eof:
+        when_parent_ends(running.stop)
+    await run_until_told(running, _announce(running))
+    write(f"router {running.name} has stopped")
 
 
 async def _announce(running: Router) -> None:

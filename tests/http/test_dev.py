@@ -1,13 +1,15 @@
-"""`skillstream dev` answers HTTP without being asked for, and says where."""
+"""HTTP of the commands: `dev` answers without being asked for, and says where; a router takes a free port if told so."""
 
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 
 import httpx
 import pytest
 
+from skillstream_schemas.settings import Settings
 from tests.support.dev_folder import dev_environment, until_ready
 from tests.support.processes import Process
 
@@ -35,3 +37,21 @@ def test_a_task_over_http_a_minute_after_installing(tmp_path: Path) -> None:
         assert '"type":"final","state":"completed","text":"hello you"' in text
         dev.send(signal.SIGINT)
         assert dev.wait(30) == 0
+
+
+@pytest.mark.timeout(60)
+def test_a_router_takes_a_free_port_only_where_it_is_told_to(settings: Settings, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        database = f"sqlite:///{tmp_path / 'router.db'}"
+        asked = ("router", "--redis", settings.redis_url, "--database", database, "--http", f"127.0.0.1:{port}")
+        with Process(*asked) as refused:
+            assert refused.wait(30) == 2
+        assert refused.lines[-1].startswith(f"address_in_use: 127.0.0.1:{port}: in use"), refused.lines
+        with Process(*asked, "--or-free-port") as router:
+            router.wait_for(f"port {port} is in use by another process: a free one is taken instead", 30)
+            url = router.wait_for("HTTP at ", 30).split()[-1]
+            assert url != f"http://127.0.0.1:{port}"
+            assert httpx.get(f"{url}/healthz", timeout=10, trust_env=False).status_code == 200
+            router.send(signal.SIGTERM)
+            assert router.wait(30) == 0
