@@ -48,7 +48,7 @@ async def main() -> None:
         database = folder / "demo.db"
 
         heading("1. A broker, a worker and a router, each a process")
-        url = stack.enter_context(EmbeddedValkey(folder / "broker", port=0)).url
+        url = (await stack.enter_async_context(EmbeddedValkey(folder / "broker", port=0))).url
         print(f"broker  {url}")
         variables = {"SKILLSTREAM_REDIS_URL": url, "SKILLSTREAM_DATABASE_URL": f"sqlite:///{database}"}
         for name, arguments in (("worker", ["examples.librarian:agent"]), ("router", [])):

