@@ -16,6 +16,7 @@ from skillstream_schemas import (
     TaskState,
 )
 from skillstream_schemas.errors import (
+    BrokerAccessDenied,
     BrokerRefused,
     BrokerUnavailable,
     InvalidRequest,
@@ -37,6 +38,7 @@ from .task import Task
 
 __all__ = [
     "AgentCard",
+    "BrokerAccessDenied",
     "BrokerRefused",
     "BrokerUnavailable",
     "ChunkEvent",

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
+from skillstream_schemas.errors import BrokerAccessDenied, BrokerRefused, BrokerUnavailable
 from skillstream_schemas.settings import Settings
 
 from .connection import Connection, OnPush
@@ -52,9 +52,10 @@ class Patience:
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
 
     def end(self, problem: Problem) -> None:
-        """Raises BrokerUnavailable."""
-        text = problem.message if isinstance(problem, BrokerUnavailable) else str(problem)
-        raise BrokerUnavailable(f"{self._step}: {text}") from None
+        """Raises BrokerUnavailable, or BrokerAccessDenied where that is the problem."""
+        if isinstance(problem, BrokerUnavailable):
+            raise type(problem)(f"{self._step}: {problem.message}") from None
+        raise BrokerUnavailable(f"{self._step}: {problem}") from None
 
 
 class Caller(ABC):
@@ -62,6 +63,8 @@ class Caller(ABC):
 
     passing = RETRY_KINDS
     """Kinds of error answers after which a command is sent again."""
+    outlasts_denial = False
+    """True where a password that is refused is tried again for as long as the patience lasts, as if the broker were away."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -156,12 +159,12 @@ class Caller(ABC):
         """The answer, or the list of `count` answers, asked for again after `problem` until it comes.
 
         Raises BrokerUnavailable `patience_s` after `since_s`, the event loop's time of the first try: it may have waited
-        for a connection as long as that already.
+        for a connection as long as that already. Raises BrokerAccessDenied at once, unless it `outlasts_denial`.
         """
         patience = Patience(self._settings.patience_s, step, since_s)
         while True:
             await self.heed(problem)
-            if self._closed:
+            if self._closed or self.is_hopeless(problem):
                 patience.end(problem)
             await patience.pause(problem)
             try:
@@ -173,6 +176,10 @@ class Caller(ABC):
                 if refusal is None:
                     return reply
                 problem = refusal
+
+    def is_hopeless(self, problem: Problem | None) -> bool:
+        """True for a problem that does not go away by waiting: a server reads its users before it answers anyone."""
+        return isinstance(problem, BrokerAccessDenied) and not self.outlasts_denial
 
     def refusal(self, reply: Reply, count: int = 1) -> ReplyError | None:
         """The answer, or the first among several, that a broker gives which cannot take a command just now."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, InvalidSettings
+from skillstream_schemas.errors import BrokerAccessDenied, BrokerRefused, BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import Settings, without_secret
 
 from .breaking_off import break_off
@@ -132,7 +132,7 @@ class Cluster(Caller):
             if problem is None:
                 continue
             await self.heed(problem)
-            if self._closed:
+            if self._closed or self.is_hopeless(problem):
                 patience.end(problem)
             await patience.pause(problem)
         replies = [reply for part in parts for reply in part.replies or ()]
@@ -210,7 +210,8 @@ class Cluster(Caller):
                 return
         if isinstance(problem, ReplyError) and problem.kind not in RETRY_KINDS:
             raise BrokerRefused(f"ask for the slots of the cluster: {problem}")
-        raise BrokerUnavailable(f"no node of the cluster says who has which keys: {problem or 'none has any'}")
+        kind = BrokerAccessDenied if isinstance(problem, BrokerAccessDenied) else BrokerUnavailable
+        raise kind(f"no node of the cluster says who has which keys: {problem or 'none has any'}")
 
     def _take(self, reply: Reply, host: str) -> None:
         slots = [*self._slots]

@@ -32,7 +32,7 @@ class Following(Protocol):
 
 def following_of(caller: Caller, settings: Settings) -> Following:
     """What follows the streams of the broker to which `caller` sends."""
-    return FollowHub(settings) if isinstance(caller, Pipeline) else ClusterFollowing(caller, settings)
+    return FollowHub(settings, caller) if isinstance(caller, Pipeline) else ClusterFollowing(caller, settings)
 
 
 class ClusterFollowing:
@@ -63,15 +63,15 @@ class ClusterFollowing:
         link = self._caller.link_of(key)
         hub = self._hubs.get(link)
         if hub is None:
-            hub = self._hubs[link] = NodeHub(self._settings, link, self)
+            hub = self._hubs[link] = NodeHub(self._settings, self._caller, link, self)
         return hub
 
 
 class NodeHub(FollowHub):
     """Responsible for the streams that one node of a cluster has; those that it has no more go to other hubs."""
 
-    def __init__(self, settings: Settings, link: Pipeline, whole: ClusterFollowing) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: Settings, caller: Caller, link: Pipeline, whole: ClusterFollowing) -> None:
+        super().__init__(settings, caller)
         self._link, self._whole = link, whole
 
     async def _connect(self) -> Connection:

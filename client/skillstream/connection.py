@@ -14,7 +14,7 @@ from typing import Any, cast
 import redis.asyncio
 import redis.exceptions
 
-from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
+from skillstream_schemas.errors import BrokerAccessDenied, BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import Settings, without_secret
 
 from .resp import PUSH_TYPES, Argument, Reply, ReplyError, new_parser, pack
@@ -23,6 +23,12 @@ from .sentinel import SentinelUrl
 _SCHEMES = (
     *("redis://", "rediss://", "unix://"),
     *("redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://"),
+)
+
+_DENIALS = (
+    redis.exceptions.AuthenticationError,
+    redis.exceptions.AuthenticationWrongNumberOfArgsError,
+    redis.exceptions.NoPermissionError,
 )
 
 OnReplies = Callable[[list[Reply] | BrokerUnavailable], None]
@@ -141,7 +147,7 @@ async def connect(
 ) -> Connection:
     """Opens a connection to the broker of these settings, or to the `server` of this URL: a node of their cluster.
 
-    `protocol` is the RESP version; 3 hands messages out of turn to `on_push`. Raises BrokerUnavailable,
+    `protocol` is the RESP version; 3 hands messages out of turn to `on_push`. Raises BrokerUnavailable, BrokerAccessDenied,
     or InvalidSettings for a URL that redis-py does not know.
     """
     address = without_secret(server or settings.redis_url)
@@ -158,18 +164,14 @@ async def connect(
         await made.disconnect(nowait=True)  # redis-py leaves a socket open whose handshake was cut off
         raise
     except (TimeoutError, redis.exceptions.RedisError, OSError) as error:
-        hint = "the server runs and refuses this user or password" if _is_login(error) else None
-        raise BrokerUnavailable(f"{address}: {error}", hint=hint) from None
+        kind = BrokerAccessDenied if isinstance(error, _DENIALS) else BrokerUnavailable
+        raise kind(f"{address}: {error}") from None
     # redis-py closes, and warns of, a connection that it still believes its own when collected
     writer, made._writer = made._writer, None
     transport = cast(asyncio.Transport, writer.transport)
     connection = Connection(transport, writer, address, on_push)
     transport.set_protocol(connection)
     return connection
-
-
-def _is_login(error: Exception) -> bool:
-    return isinstance(error, (redis.exceptions.AuthenticationError, redis.exceptions.AuthenticationWrongNumberOfArgsError))
 
 
 def _redis_connection(url: str, settings: Settings, protocol: int) -> Any:

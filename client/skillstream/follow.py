@@ -16,7 +16,7 @@ from skillstream_schemas.ids import EventId
 from skillstream_schemas.settings import Settings
 
 from .breaking_off import break_off
-from .calling import RETRY_KINDS, Problem
+from .calling import RETRY_KINDS, Caller, Problem
 from .connection import Connection, connect
 from .feed import Feed
 from .resp import Reply, ReplyError
@@ -32,10 +32,10 @@ _LONGEST_PAUSE_S = 1.0
 
 
 class FollowHub:
-    """Responsible for one connection on which all followed streams of a process are read."""
+    """Responsible for one connection on which all followed streams of a process are read; `caller` says what is hopeless."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, caller: Caller) -> None:
+        self._settings, self._caller = settings, caller
         self._feeds: dict[bytes, set[Feed]] = {}
         self._stale: set[Feed] = set()
         self._wake = asyncio.Event()
@@ -198,7 +198,7 @@ class FollowHub:
         now_s = asyncio.get_running_loop().time
         if self._away_since_s is None:
             self._away_since_s = now_s()
-        while now_s() - self._away_since_s < self._settings.patience_s:
+        while now_s() - self._away_since_s < self._settings.patience_s and not self._caller.is_hopeless(error):
             await asyncio.sleep(self._pause_s)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             if not await self._is_needed(error):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from skillstream_schemas.errors import BrokerUnavailable
+from skillstream_schemas.errors import BrokerAccessDenied, BrokerUnavailable
 from skillstream_schemas.settings import Settings
 
 from .breaking_off import break_off
@@ -29,6 +29,7 @@ _FLIGHTS = 6
 _CROWD = 16
 """How much waits before a second batch goes beside the first: below it, what gathers is worth more."""
 _FLIGHT_UNITS = 64
+_DENIALS = frozenset({"NOAUTH", "NOPERM"})
 
 
 class Pipeline(Caller):
@@ -79,7 +80,7 @@ class Pipeline(Caller):
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        self._fail_pending("closed here")
+        self._fail_pending(BrokerUnavailable("closed here"))
 
     def add(self, unit: Unit) -> None:
         """Puts a unit into the next batch."""
@@ -157,7 +158,7 @@ class Pipeline(Caller):
         if not self._pending or not self._may_write():
             return
         if self._closed:
-            self._fail_pending("closed here")
+            self._fail_pending(BrokerUnavailable("closed here"))
             return
         connection = self._connection
         if connection is None or not connection.is_open:
@@ -222,9 +223,9 @@ class Pipeline(Caller):
             try:
                 await self._connect()
             except (BrokerUnavailable, ReplyError) as error:
-                if now_s() >= give_up_s:
+                if now_s() >= give_up_s or self.is_hopeless(error):
                     # nothing of this was sent; whoever waits hears it, and the next unit tries again
-                    self._fail_pending(error.message if isinstance(error, BrokerUnavailable) else str(error))
+                    self._fail_pending(error if isinstance(error, BrokerUnavailable) else BrokerUnavailable(str(error)))
                     return
                 await asyncio.sleep(min(pause_s, max(0.0, give_up_s - now_s())))
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -241,14 +242,15 @@ class Pipeline(Caller):
                 await connection.call("SCRIPT", "LOAD", script.source, timeout_s=self._settings.answer_timeout_s)
         except ReplyError as error:
             connection.close()
-            raise BrokerUnavailable(f"loading scripts: {error}") from None
+            kind = BrokerAccessDenied if error.kind in _DENIALS else BrokerUnavailable
+            raise kind(f"loading scripts: {error}") from None
         except BaseException:
             connection.close()
             raise
         self._connection = connection
         self.generation += 1
 
-    def _fail_pending(self, why: str) -> None:
+    def _fail_pending(self, why: BrokerUnavailable) -> None:
         pending, self._pending = self._pending, deque()
         for unit in pending:
-            unit.deliver(BrokerUnavailable(why))
+            unit.deliver(why)

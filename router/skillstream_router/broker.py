@@ -51,6 +51,7 @@ class RouterBroker(Broker):
 
     def __init__(self, settings: Settings, consumer: str) -> None:
         super().__init__(settings)
+        self.pipeline.outlasts_denial = True
         self.outage = Outage(Clock())
         self.consumer = consumer
         self._reader: Connection | None = None

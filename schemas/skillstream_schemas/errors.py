@@ -185,6 +185,13 @@ class BrokerUnavailable(SkillstreamError):
     hint = "check the URL and that the server runs"
 
 
+class BrokerAccessDenied(BrokerUnavailable):
+    """Redis runs and does not let this user in."""
+
+    code = "broker_access_denied"
+    hint = "check user and password in the URL, and what the user may do"
+
+
 class BrokerRefused(SkillstreamError):
     """Redis answered a command with an error."""
 

@@ -75,7 +75,7 @@ def test_a_wrong_password_is_told_as_such(env: dict[str, str], settings: Setting
     url = settings.redis_url.replace("://", "://nobody:wrong@")
     with Process("agents", "--redis", url, env=env) as asked:
         assert asked.wait() == 4
-    assert asked.lines[-1].endswith("(the server runs and refuses this user or password)")
+    assert asked.lines[-1].startswith("broker_access_denied: ")
     assert "wrong@" not in asked.lines[-1]
 
 

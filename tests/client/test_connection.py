@@ -10,7 +10,7 @@ import pytest
 
 from skillstream.connection import Connection, connect
 from skillstream.resp import Reply, ReplyError
-from skillstream_schemas.errors import BrokerUnavailable, InvalidSettings
+from skillstream_schemas.errors import BrokerAccessDenied, BrokerUnavailable, InvalidSettings
 from skillstream_schemas.settings import Settings
 from tests.conftest import make_settings
 from tests.support.redis_server import RedisServer, free_port
@@ -149,6 +149,6 @@ async def test_a_wrong_password(own_server: RedisServer) -> None:
     with own_server.client() as outside:
         outside.config_set("requirepass", "right")
     url = own_server.url.replace("redis://", "redis://:wrong@")
-    with pytest.raises(BrokerUnavailable) as raised:
+    with pytest.raises(BrokerAccessDenied) as raised:
         await soon(connect(make_settings(url)))
     assert ":wrong@" not in str(raised.value)

@@ -12,6 +12,7 @@ import redis
 
 from skillstream import Client
 from skillstream.follow import _CROWD, FollowHub
+from skillstream.pipeline import Pipeline
 from skillstream_schemas.errors import BrokerUnavailable, StreamLost, TextReset
 from skillstream_schemas.event import FollowedEvent, ResetEvent
 from skillstream_schemas.ids import START
@@ -175,7 +176,7 @@ async def test_patience_with_a_broker_that_stays_away_ends(own_server: RedisServ
 
 
 async def test_a_closed_hub_hands_out_ended_feeds(settings: Settings) -> None:
-    hub = FollowHub(settings)
+    hub = FollowHub(settings, Pipeline(settings))
     await hub.close()
     await hub.close()
     with pytest.raises(BrokerUnavailable):

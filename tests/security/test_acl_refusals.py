@@ -11,7 +11,7 @@ import redis
 from skillstream import Client
 from skillstream.broker import Broker
 from skillstream_schemas import keys as arq_keys
-from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
+from skillstream_schemas.errors import BrokerAccessDenied, BrokerRefused
 from skillstream_schemas.keys import Keyspace
 from skillstream_schemas.settings import Settings
 from tests.support.redis_server import RedisServer
@@ -112,7 +112,7 @@ async def test_a_follower_may_not_be_the_first_on_a_broker(settings_of: Settings
 @pytest.mark.parametrize("user", ["worker:wrong", "nobody:x", "worker"])
 async def test_a_wrong_password_is_a_coded_error_without_it(acl_server: RedisServer, user: str) -> None:
     settings = Settings(redis_url=f"redis://{user}@127.0.0.1:{acl_server.port}/0")
-    with pytest.raises(BrokerUnavailable) as raised:
+    with pytest.raises(BrokerAccessDenied) as raised:
         await Broker(settings).open()
     assert "wrong" not in str(raised.value).replace("WRONGPASS", "")
 

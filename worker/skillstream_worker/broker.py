@@ -95,6 +95,7 @@ class WorkerBroker(Broker):
 
     def __init__(self, settings: Settings, worker: str) -> None:
         super().__init__(settings)
+        self.pipeline.outlasts_denial = True  # running tasks are kept where a password is changed here before it is there
         self.outage = Outage(Clock())
         self.worker = worker
         self.unanswered_bytes = 0

@@ -18,6 +18,7 @@ class ConnectBroker(Broker):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        self.pipeline.outlasts_denial = True
         self._kept_ms = int(settings.stream_ttl_s * 1000)
         self._turn_ms = int(settings.context_ttl_s * 1000)
 
