@@ -6,6 +6,7 @@ import importlib.util
 import sys
 
 _NEEDED = ("typer", "rich")
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -15,9 +16,12 @@ def main() -> None:
         text = f"missing_extra: the command needs {' and '.join(missing)} (pip install 'skillstream[cli]')"
         sys.stderr.write(text + "\n")
         raise SystemExit(2)
-    from .cli.app import run
+    try:
+        from .cli.app import run
 
-    run()
+        run()
+    except KeyboardInterrupt:  # while it is still importing
+        raise SystemExit(_INTERRUPTED) from None
 
 
 if __name__ == "__main__":

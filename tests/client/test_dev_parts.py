@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -118,3 +122,42 @@ def test_what_a_skill_has_started_holds_up_no_stop(tmp_path: Path, env: dict[str
             assert is_running(child), "else nothing was held open"
         finally:
             os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.timeout(120)
+def test_who_reads_no_more_wants_no_more(tmp_path: Path, env: dict[str, str]) -> None:
+    with in_a_terminal(tmp_path, env, "patient:agent", stderr=subprocess.STDOUT) as dev:
+        assert dev.stdout is not None
+        assert dev.stdout.readline().startswith("broker ")
+        dev.stdout.close()
+        assert dev.wait(START_S) == 0
+    assert not list((tmp_path / ".skillstream").glob("dev.json"))
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_while_the_agents_are_imported_is_no_traceback(tmp_path: Path, env: dict[str, str]) -> None:
+    (tmp_path / "endless.py").write_text("import time\nopen('begun', 'w').close()\ntime.sleep(600)\n")
+    with in_a_terminal(tmp_path, env, "endless:agent", stderr=subprocess.PIPE) as dev:
+        until((tmp_path / "begun").exists, START_S)
+        (checking,) = descendants(dev.pid)
+        assert os.getpgid(checking) != dev.pid, "Ctrl-C would interrupt its imports, with a traceback"
+        os.killpg(dev.pid, signal.SIGINT)
+        _, said = dev.communicate(timeout=15)
+    assert (dev.returncode, said) == (130, "")
+    until(lambda: not is_running(checking))
+    assert not (tmp_path / ".skillstream").exists()
+
+
+@contextlib.contextmanager
+def in_a_terminal(folder: Path, env: dict[str, str], target: str, *, stderr: int) -> Iterator[subprocess.Popen[str]]:
+    """A `dev` in a process group of its own, as a shell starts one: Ctrl-C reaches all of the group."""
+    dev = subprocess.Popen(
+        [sys.executable, "-m", "skillstream", "dev", target],
+        stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env={**os.environ, **env}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield dev
+    finally:
+        if dev.poll() is None:
+            dev.kill()
+        dev.communicate() if dev.stdout and not dev.stdout.closed else dev.wait()

@@ -121,6 +121,11 @@ async def _check_targets(targets: list[str]) -> Exit:
         "--check",
         env=dict(os.environ),
         stdout=asyncio.subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C comes to us alone
     )
-    code = await checking.wait()
+    try:
+        code = await checking.wait()
+    finally:
+        if checking.returncode is None:
+            checking.kill()
     return Exit(code) if code in (Exit.OK, Exit.USAGE) else Exit.FAILED

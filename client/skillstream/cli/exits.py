@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Callable, Coroutine
 from enum import IntEnum
@@ -25,6 +24,7 @@ from skillstream_schemas.errors import (
 from skillstream_schemas.gateway_errors import AddressInUse, OpenGateway
 from skillstream_schemas.state import TaskState
 
+from .output import go_silent
 from .process import run_loop
 
 P = ParamSpec("P")
@@ -77,7 +77,7 @@ def command(function: Callable[P, Coroutine[Any, Any, Exit | None]]) -> Callable
         except KeyboardInterrupt:
             code = Exit.INTERRUPTED
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went: nothing is left to flush to
+            go_silent()
             code = Exit.OK
         raise typer.Exit(int(code))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -37,6 +38,11 @@ def write(text: str, *, end: str = "\n") -> None:
     """Writes text to standard output at once."""
     sys.stdout.write(text + end)
     sys.stdout.flush()
+
+
+def go_silent() -> None:
+    """Has standard output lead nowhere, once its reader has gone: nothing is left to write or flush to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def note(text: str) -> None:

@@ -12,7 +12,7 @@ from skillstream_schemas.errors import BrokerUnavailable, MissingExtra
 from .embedded import EmbeddedValkey
 from .exits import Exit
 from .keeper import how_ended
-from .output import write
+from .output import go_silent, write
 from .process import when_told
 
 _ROUTER_S = 20.0
@@ -47,7 +47,7 @@ class Together:
         when_told(self._told)
         for name, arguments in self._commands.items():
             self._processes[name] = await _start(arguments, self._env)
-        printing = [asyncio.create_task(_print(name, process)) for name, process in self._processes.items()]
+        printing = [asyncio.create_task(self._print(name, process)) for name, process in self._processes.items()]
         ends: list[asyncio.Task[object]] = [asyncio.create_task(process.wait()) for process in self._processes.values()]
         broker = asyncio.create_task(self._until_broker_ends())
         told = asyncio.create_task(self._stop.wait())
@@ -86,15 +86,34 @@ class Together:
     def _report_ended(self) -> Exit:
         codes = [(name, process.returncode) for name, process in self._processes.items() if process.returncode is not None]
         for name, code in codes:
-            write(f"{name} {how_ended(code)} by itself; all is stopped")
+            self._say(f"{name} {how_ended(code)} by itself; all is stopped")
         kept = [Exit(code) for _, code in codes if code in (Exit.USAGE, Exit.UNREACHABLE)]
         return kept[0] if kept else Exit.FAILED
 
     def _report_broker(self, how: Sequence[str]) -> None:
         assert self._broker is not None
         for line in how[1:]:
-            write(f"broker   {line}")
-        write(str(BrokerUnavailable(f"the broker {how[0]}; all is stopped", hint=f"its log is {self._broker.log_path}")))
+            self._say(f"broker   {line}")
+        self._say(str(BrokerUnavailable(f"the broker {how[0]}; all is stopped", hint=f"its log is {self._broker.log_path}")))
+
+    async def _print(self, name: str, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        line = b""
+        # by chunks: a line may be longer than a stream reader takes, and a process whose output nobody reads stands still
+        while chunk := await process.stdout.read(_CHUNK_BYTES):
+            *lines, line = (line + chunk).split(b"\n")
+            for whole in lines:
+                self._say(f"{name:<8} {_shown(whole)}")
+            line = line[:_CHUNK_BYTES]
+        if line:
+            self._say(f"{name:<8} {_shown(line)}")
+
+    def _say(self, line: str) -> None:
+        try:
+            write(line)
+        except BrokenPipeError:  # as for any filter: who reads no more wants no more
+            go_silent()
+            self._stop.set()
 
 
 async def _start(arguments: Sequence[str], env: Mapping[str, str]) -> asyncio.subprocess.Process:
@@ -107,19 +126,6 @@ async def _start(arguments: Sequence[str], env: Mapping[str, str]) -> asyncio.su
         )  # fmt: skip
     except OSError as error:
         raise MissingExtra(f"{arguments[0]} cannot be started: {error}") from None
-
-
-async def _print(name: str, process: asyncio.subprocess.Process) -> None:
-    assert process.stdout is not None
-    line = b""
-    # by chunks: a line may be longer than a stream reader takes, and a process whose output nobody reads stands still
-    while chunk := await process.stdout.read(_CHUNK_BYTES):
-        *lines, line = (line + chunk).split(b"\n")
-        for whole in lines:
-            write(f"{name:<8} {_shown(whole)}")
-        line = line[:_CHUNK_BYTES]
-    if line:
-        write(f"{name:<8} {_shown(line)}")
 
 
 def _shown(line: bytes) -> str:
