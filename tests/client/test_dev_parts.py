@@ -73,7 +73,7 @@ def begin(env: dict[str, str], folder: Path, message: str = "x") -> list[str]:
     ],
 )
 def test_a_part_that_dies_alone_ends_all(tmp_path: Path, env: dict[str, str], part: str, code: int, said: str) -> None:
-    with Process("dev", "patient:agent", cwd=tmp_path, env={**env, "SKILLSTREAM_GRACE_S": "1"}) as dev:
+    with Process("dev", "patient:agent", cwd=tmp_path, env={**env, "SKILLSTREAM_GRACE_S": "600"}) as dev:
         parts = ready(dev)
         begin(env, tmp_path)
         os.kill(parts[part], signal.SIGKILL)

@@ -27,9 +27,9 @@ class Together:
     """Responsible for a worker and a router: relays their output, and stops both when told to, or when one of them ends.
 
     Stop order: the worker first, within `grace_s` and what it takes to hand tasks back; then the router, so that the
-    finals of the grace period are in its database. A second signal is passed on to the worker, which obeys it. Where the
-    embedded `broker` has ended, nothing can be handed back or recorded, and another program's broker may come to its address:
-    both are stopped at once.
+    finals of the grace period are in its database. A second signal is passed on to the worker, which obeys it. Where one of
+    them has died, there is no grace period. Where the embedded `broker` has, nothing can be handed back or recorded, and another
+    program's broker may come to its address: they get `_WITHOUT_BROKER_S`, both at once.
     """
 
     def __init__(
@@ -52,9 +52,10 @@ class Together:
         broker = asyncio.create_task(self._until_broker_ends())
         told = asyncio.create_task(self._stop.wait())
         await asyncio.wait([told, broker, *ends], return_when=asyncio.FIRST_COMPLETED)
-        code = Exit.OK if self._stop.is_set() or broker.done() else self._report_ended()
+        is_told = self._stop.is_set()
+        code = Exit.OK if is_told or broker.done() else self._report_ended()
         self._stop.set()
-        stopping = asyncio.create_task(self._stop_in_order())
+        stopping = asyncio.create_task(self._stop_in_order(at_once=not is_told))
         await asyncio.wait([stopping, broker], return_when=asyncio.FIRST_COMPLETED)
         if broker.done():
             stopping.cancel()
@@ -79,9 +80,9 @@ class Together:
             return []
         return await self._broker.ended()
 
-    async def _stop_in_order(self) -> None:
+    async def _stop_in_order(self, *, at_once: bool) -> None:
         for name, process in self._processes.items():
-            await _end(process, self._bounds_s[name])
+            await _end(process, self._bounds_s[name], at_once=at_once)
 
     def _report_ended(self) -> Exit:
         codes = [(name, process.returncode) for name, process in self._processes.items() if process.returncode is not None]
