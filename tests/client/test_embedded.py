@@ -15,7 +15,7 @@ from skillstream.cli.embedded import EmbeddedValkey
 from skillstream_schemas.errors import BrokerUnavailable
 from tests.support.processes import is_running
 
-from .bounds import soon
+from .bounds import soon, until
 
 
 def pid_of(url: str) -> int:
@@ -78,3 +78,21 @@ async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BrokerUnavailable, match=r"cannot be started: .*Not a directory"):
         await soon(EmbeddedValkey(tmp_path / "file" / "folder").start())
+
+
+async def test_a_server_whose_keeper_and_owner_were_killed_keeps_its_folder(tmp_path: Path) -> None:
+    """A second server on one append-only file would run the first one's tasks again."""
+    orphaned = EmbeddedValkey(tmp_path)
+    await soon(orphaned.start())
+    pid, keeper = pid_of(orphaned.url), orphaned._keeper
+    assert keeper is not None
+    try:
+        keeper.kill()
+        await soon(keeper.wait())  # and the owner does nothing more
+        with pytest.raises(BrokerUnavailable, match=f"is in use by process {pid};"):
+            await soon(EmbeddedValkey(tmp_path).start())
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    await until(lambda: not is_running(pid))
+    async with EmbeddedValkey(tmp_path) as server:
+        assert pid_of(server.url) != pid

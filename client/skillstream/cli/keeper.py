@@ -14,7 +14,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from skillstream_schemas.errors import InvalidSettings
+
 from .process import when_parent_ends, when_told
+from .target import claim_folder, name_owner
 
 LOG_FILE = "valkey.log"
 """What the server writes, in its data directory."""
@@ -46,9 +49,9 @@ class Keeper:
         when_parent_ends(self._left.set)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            how = await self._serve()
-        except OSError as error:
-            self._tell(f"cannot be started: {error}")
+            how = await self._serve(claim_folder(self._directory))
+        except (OSError, InvalidSettings) as error:
+            self._tell(f"cannot be started: {error.message if isinstance(error, InvalidSettings) else error}")
             return 1
         if self._left.is_set():
             return 0
@@ -56,11 +59,11 @@ class Keeper:
         self._tell(how, *[line for line in lines if line][-_LOG_LINES:])
         return 1
 
-    async def _serve(self) -> str:
+    async def _serve(self, lock: int) -> str:
         """Serves until the owner leaves, or the server ends; how it ended."""
         how = ""
         for port in self._candidates():
-            server = await self._start(port)
+            server = await self._start(port, lock)
             try:
                 if await self._is_ready(server):
                     self._tell(f"redis://127.0.0.1:{port}/0")
@@ -81,13 +84,16 @@ class Keeper:
             for _ in range(1 if port else _FREE_PORTS):
                 yield port or _free_port()
 
-    async def _start(self, port: int) -> asyncio.subprocess.Process:
+    async def _start(self, port: int, lock: int) -> asyncio.subprocess.Process:
+        """Starts the server, which keeps its folder for itself also where keeper and owner are killed before it."""
         with self._log.open("ab") as log:  # no pipe: a server whose output nobody reads stands still
             self._log_from = log.tell()
-            return await asyncio.create_subprocess_exec(
+            server = await asyncio.create_subprocess_exec(
                 self._binary, "--port", str(port), "--dir", str(self._directory), *_OPTIONS,
-                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lock,),
             )  # fmt: skip
+        name_owner(lock, server.pid)
+        return server
 
     async def _is_ready(self, server: asyncio.subprocess.Process) -> bool:
         """Waits until the server has read its data and takes connections; False where it ended or the owner left first."""

@@ -70,10 +70,10 @@ def withdraw_running(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def claim_folder(folder: Path) -> None:
-    """Keeps a data folder for this process until it ends; raises InvalidSettings where another one has it.
+def claim_folder(folder: Path) -> int:
+    """Keeps a folder for this process, and for those that it hands the returned descriptor, until all of them have ended.
 
-    Two brokers on one append-only file run each other's tasks again.
+    Raises InvalidSettings where others have it: two brokers on one append-only file run each other's tasks again.
     """
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -84,8 +84,14 @@ def claim_folder(folder: Path) -> None:
         raise InvalidSettings(
             f"the data folder {folder} is in use by process {owner or 'unknown'}; another one is named by --data"
         ) from None
+    name_owner(lock, os.getpid())
+    return lock  # it stays open: the lock goes with the process
+
+
+def name_owner(lock: int, pid: int) -> None:
+    """Says in a lock's file who is to be ended where the folder is wanted by another."""
     os.ftruncate(lock, 0)
-    os.write(lock, str(os.getpid()).encode())  # the descriptor stays open: the lock goes with the process
+    os.pwrite(lock, str(pid).encode(), 0)
 
 
 def _read_running() -> dict[str, Any]:
