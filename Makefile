@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check package bench bench-quick chaos mutations recovery flood fuzz clean
+.PHONY: demo test browser check package bench bench-quick chaos mutations recovery flood fuzz clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=...") if sys.version_info < (3, 11) else None'
@@ -16,6 +16,9 @@ demo: $(VENV)/.installed  ## Run the main job: broker, worker, router and three 
 
 test: $(VENV)/.installed  ## Pass the tests, on real servers
 	$(RUN) -m pytest
+
+browser: $(VENV)/.installed  ## Pass the tests with a real browser, Chromium and its driver on PATH
+	$(RUN) -m pytest tests/browser
 
 check: $(VENV)/.installed  ## Format, lint, types, imports
 	$(RUN) -m ruff format --check .

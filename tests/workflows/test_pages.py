@@ -13,14 +13,9 @@ from skillstream_schemas.settings import Settings
 from skillstream_worker import Agent, Worker, workflows
 from skillstream_worker.workflows import replace_models
 from tests.client.bounds import BOUND_S
+from tests.support.documentation import block
 
 ROOT = Path(__file__).parents[2]
-
-
-def block(page: str, words: str) -> str:
-    """The Python block of a page that holds these words."""
-    blocks: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    return next(text for text in blocks if words in text)
 
 
 async def test_the_workflow_of_the_readme_answers(client: Client, settings: Settings) -> None:
