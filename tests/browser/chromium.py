@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ const [given, done] = arguments;
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as Chromium sent it; names of headers are in lower case."""
+    """A request as Chromium sent it; names of headers are in lower case. One that reached nobody has none."""
 
     method: str
     url: str
@@ -68,6 +69,7 @@ class Page:
     def __init__(self, browser: Chrome) -> None:
         self._browser = browser
         self._sent: list[Request] = []
+        self._headers: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
     async def open(self, url: str) -> None:
         """Goes to a page; what was sent before is forgotten."""
@@ -91,8 +93,10 @@ class Page:
         """The requests of the page whose URL has `path` in it, in order."""
         for entry in await asyncio.to_thread(self._browser.get_log, "performance"):
             message = json.loads(entry["message"])["message"]
+            params = message["params"]
             if message["method"] == "Network.requestWillBeSent":
-                request = message["params"]["request"]
-                headers = {name.lower(): value for name, value in request["headers"].items()}
-                self._sent.append(Request(request["method"], request["url"], headers))
+                request = params["request"]
+                self._sent.append(Request(request["method"], request["url"], self._headers[params["requestId"]]))
+            elif message["method"] == "Network.requestWillBeSentExtraInfo":  # what went over the wire, in no certain order
+                self._headers[params["requestId"]] |= {name.lower(): value for name, value in params["headers"].items()}
         return [request for request in self._sent if path in request.url]

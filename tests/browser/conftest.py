@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -93,3 +94,30 @@ def documented(gateway_url: str) -> str:
     script = block("docs/http.md", "new EventSource(", "js")
     assert script.count(THEIRS) == 1
     return script.replace(THEIRS, gateway_url)
+
+
+_FOLLOW = """
+const [id, token] = given;
+const Native = window.EventSource;
+window.EventSource = class extends Native { constructor(...of) { super(...of); window.source = this; } };
+window.seen = []; window.texts = []; window.tokens = [];
+window.tokenOf = async () => { tokens.push(token); return token; };
+window.followed = follow(id, (task) => tokenOf(task), (text, event) => { texts.push(text); seen.push(event); })
+  .then((last) => { window.last = last; }, (error) => { window.refusal = error.message; });
+"""
+
+
+async def follow(page: Page, site: PageServer, gateway_url: str, task_id: str, token: str) -> None:
+    """Has a page follow a task by the documentation's code.
+
+    In the page, `seen` are the events, `texts` what was shown with each, `tokens` those asked for, `source` is the newest
+    EventSource; `followed` ends with the task, as `last` has it, or with a `refusal`.
+    """
+    site.script = documented(gateway_url)
+    await page.open(site.origin)
+    await page.run(_FOLLOW, task_id, token)
+
+
+def ids(events: list[dict[str, Any]]) -> list[str]:
+    """Ids of events, and the types of those that have none."""
+    return [event.get("id", event["type"]) for event in events]
