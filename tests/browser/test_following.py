@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from typing import Any
 
 import pytest
@@ -104,8 +105,9 @@ async def _answer(port: int, origin: str, path: str) -> bytes:
 
 
 @pytest.mark.guarantee("G3")
-async def test_a_page_follows_over_a_router_that_is_killed(
-    page: Page, site: PageServer, shop: Shop, http_settings: Settings, merging_nothing: Worker, gates: Gates
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_page_follows_over_a_router_that_is_started_again(
+    page: Page, site: PageServer, shop: Shop, http_settings: Settings, merging_nothing: Worker, gates: Gates, how: signal.Signals
 ) -> None:
     port = free_port()
     command = ["router", "--redis", http_settings.redis_url, "--database", str(http_settings.database_url)]
@@ -115,6 +117,8 @@ async def test_a_page_follows_over_a_router_that_is_killed(
         await asyncio.to_thread(first.wait_for, "is ready")
         await follow(page, site, f"http://127.0.0.1:{port}", task_id, await shop.token(task_id))
         await page.until("texts.at(-1) === 'One '")
+        first.send(how)
+        await asyncio.to_thread(first.wait)
     gates.open("go on")
     while len(await page.sent("/events")) < 3:  # it came back to a port where nobody listens
         await page.until("source.readyState === EventSource.CONNECTING")

@@ -31,7 +31,7 @@ class Parts:
 def make_app(parts: Parts) -> FastAPI:
     """The application over these parts; each module in `routes` brings its `router`."""
     settings = parts.gateway.settings
-    app = FastAPI(title="skillstream", description=_ABOUT, version=version("skillstream"), redoc_url=None)
+    app = FastAPI(title="skillstream", description=_ABOUT, version=version("skillstream"), docs_url=None, redoc_url=None)
     app.state.gateway = parts.gateway
     app.state.authenticator = parts.authenticator
     app.state.stopping = parts.stopping
