@@ -68,7 +68,7 @@ class Shop:
         assert self.gateway.http is not None
         return self.gateway.http.url
 
-    async def start(self, *verbs: list[object]) -> str:
+    async def start(self, *verbs: list[Any]) -> str:
         """The id of a new task that does what the verbs say."""
         order = {"agent": AGENT, "skill": "stream", "message": script(*verbs)}
         answer = await self.service.post("/v1/tasks", json=order)

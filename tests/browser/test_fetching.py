@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import redis
 
 from skillstream_schemas.settings import Settings
@@ -33,7 +35,7 @@ return [answer.status, answer.headers.get("content-type"), answer.headers.get("x
 """
 
 
-def order(*verbs: list[object]) -> dict[str, object]:
+def order(*verbs: list[Any]) -> dict[str, object]:
     return {"agent": AGENT, "skill": "stream", "message": script(*verbs)}
 
 
