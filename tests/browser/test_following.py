@@ -105,6 +105,7 @@ async def _answer(port: int, origin: str, path: str) -> bytes:
 
 
 @pytest.mark.guarantee("G3")
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_a_page_follows_over_a_router_that_is_started_again(
     page: Page, site: PageServer, shop: Shop, http_settings: Settings, merging_nothing: Worker, gates: Gates, how: signal.Signals
