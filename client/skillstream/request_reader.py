@@ -41,7 +41,7 @@ def _read(flat: Sequence[bytes]) -> TaskRequest:
 
 def _known(flat: Sequence[bytes]) -> TaskRequest | None:
     """A request made of one of its kind, with its own message and context; None where that is not plainly right."""
-    if len(flat) < _CONTEXT or flat[_AT] != b"at" or flat[_MESSAGE] != b"message":
+    if len(flat) < _CONTEXT or flat[_AT] != b"at" or flat[_MESSAGE] != b"message" or not flat[_AT + 1].isdigit():
         return None
     kind = list(flat)
     own = {}
