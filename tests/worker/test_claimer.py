@@ -58,7 +58,6 @@ async def test_names_without_room_go_back_to_the_wake_list(
     won: list[str] = []
 
     def start(agent: Agent, job: ClaimedJob) -> None:
-        slots.take()
         won.append(job.task_id)
 
     claimer = Claimer(broker, Agent(name=AGENT), slots, Clock(), start)

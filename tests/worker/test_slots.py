@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from skillstream import Client
 from skillstream_schemas.state import TaskState
-from skillstream_worker import Agent
+from skillstream_worker import Agent, TaskContext
 from skillstream_worker.broker import Finish, WorkerBroker
 from tests.support.verbs import BOUND_S, Gates
 
@@ -42,3 +43,31 @@ async def test_the_next_skill_starts_while_the_final_of_the_last_is_under_way(
     gates.open("end")
     finals = await asyncio.gather(*(task.result(BOUND_S) for task in (first, second, third)))
     assert [final.state for final in finals] == [TaskState.COMPLETED] * 3
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_the_agents_of_a_worker_share_its_slots_and_each_gets_its_turn(
+    client: Client, start_worker: StartWorker, concurrency: int
+) -> None:
+    running: set[str] = set()
+    most = 0
+    order: list[str] = []
+
+    async def skill(message: str, context: TaskContext) -> str:
+        nonlocal most
+        running.add(context.task_id)
+        order.append(context.agent)
+        most = max(most, len(running))
+        await asyncio.sleep(0.005)  # claims of the others come meanwhile
+        running.discard(context.task_id)
+        return message
+
+    agents = [Agent(name=name) for name in ("one", "two", "three")]
+    for agent in agents:
+        agent.skill("work")(skill)
+    await start_worker(*agents, concurrency=concurrency)
+    tasks = [await client.submit(agent.name, "work", str(number)) for number in range(15) for agent in agents]
+    finals = await asyncio.gather(*(task.result(BOUND_S) for task in tasks))
+    assert {final.state for final in finals} == {TaskState.COMPLETED}
+    assert most == concurrency
+    assert {agent.name for agent in agents} <= set(order[:30])  # none waits until the others have nothing left

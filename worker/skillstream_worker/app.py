@@ -129,7 +129,6 @@ class Worker:
 
     def _start(self, agent: Agent, claimed: ClaimedJob) -> None:
         attempt = Attempt(self._services, agent, claimed, self._slots.give_back)
-        self._slots.take()
         self.running[claimed.task_id] = attempt
         task = asyncio.get_running_loop().create_task(self._run(attempt), name=claimed.task_id)
         self._attempts.add(task)

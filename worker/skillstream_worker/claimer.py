@@ -26,7 +26,7 @@ class Claimer:
 
     Candidates come by name, from the wake list or from the answer before; an idle worker blocks on the wake list
     and looks at the queue itself each `poll_s`, for clients that do not ring, and when the next job falls due.
-    What it was told to `avoid` it leaves to others for a while.
+    What it was told to `avoid` it leaves to others for a while. Each job that `start` is given has a slot.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Claimer:
                     await self._room()
                     if self.is_idle and not self._candidates:
                         self._candidates = await self._line.wait(min(self._slots.free, _BATCH), self._patience_s())
-                    await self._claim(min(self._slots.free, _BATCH))
+                    await self._claim()
                     pause_s = _FIRST_PAUSE_S
                     outage.over(work)
                 except (BrokerUnavailable, BrokerRefused) as error:
@@ -81,7 +81,21 @@ class Claimer:
                 await self._broker.ring(self._agent.name, names)
         await self._slots.wait()
 
-    async def _claim(self, free: int) -> None:
+    async def _claim(self) -> None:
+        # reserved before anything is awaited: claimers of other agents look at the same slots
+        reserved = self._slots.reserve(_BATCH)
+        if not reserved:
+            return
+        started = 0
+        try:
+            for job in await self._take(reserved):
+                started += 1
+                self._start(self._agent, job)
+        finally:
+            self._slots.return_unused(reserved - started)
+
+    async def _take(self, free: int) -> list[ClaimedJob]:
+        """Takes jobs for as many slots."""
         candidates = self._without_avoided(self._candidates)
         tried, self._candidates = candidates[:free], candidates[free:]
         # names for the slots that are free, and for those that come free until the answer, by what the last one saw
@@ -91,14 +105,13 @@ class Claimer:
         freed_before = self._slots.freed_count
         claimed = await self._broker.claim(self._agent.name, tried, wanted)
         self._turnover = min(self._slots.freed_count - freed_before, _BATCH)
-        for job in claimed.won:
-            self._start(self._agent, job)
         further = self._without_avoided(claimed.further)
         self._candidates += further
         if wanted:
             self.is_idle = not further
             self._due_ms = claimed.due_ms
         self._report(claimed)
+        return claimed.won
 
     def _without_avoided(self, task_ids: list[str]) -> list[str]:
         if not self._avoided:

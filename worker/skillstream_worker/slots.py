@@ -22,8 +22,20 @@ class Slots:
         """How many attempts may start now."""
         return max(0, self.capacity - self._taken)
 
+    def reserve(self, most: int) -> int:
+        """Takes what is free, `most` at most, for attempts that may start; several who ask never get the same."""
+        count = min(self.free, most)
+        self._taken += count
+        return count
+
+    def return_unused(self, count: int) -> None:
+        """Gives back what was reserved and is not needed."""
+        self._taken -= count
+        if count:
+            self._freed.set()
+
     def take(self) -> None:
-        """One attempt starts."""
+        """One more is held, free or not: by a skill that goes on behind its attempt."""
         self._taken += 1
 
     def give_back(self) -> None:
