@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -24,11 +25,12 @@ _CARDS_FRESH_S = 5.0
 class Client:
     """Responsible for submitting tasks; one connection sends, one follows, whatever the number of tasks.
 
-    `url` and `settings` say where the broker is; the URL wins. Used as an async context manager, or `open` and `close`.
+    `url` and `settings` say where the broker is, without settings the environment's `SKILLSTREAM_…`; the URL wins. Used as
+    an async context manager, or `open` and `close`.
     """
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None, broker: Broker | None = None) -> None:
-        base = settings or Settings()
+        base = settings or Settings.from_env(os.environ)
         self.settings = base if url is None else base.changed(redis_url=url)
         self._broker = broker or Broker(self.settings)
         self._owns_broker = broker is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,7 @@ class Router(Lifecycle):
         pace: RouterPace | None = None,
     ) -> None:
         super().__init__()
-        self.settings = settings or Settings()
+        self.settings = settings or Settings.from_env(os.environ)
         self.name = name or process_name()
         pace = pace or RouterPace()
         clock = clock or Clock()

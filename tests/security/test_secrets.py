@@ -71,9 +71,9 @@ URLS = [
     "redis://user:hunter2@127.0.0.1:{port}/0", "redis://:hunter2@127.0.0.1:{port}/0", "rediss://:hunter2@127.0.0.1:{port}/0",
     "redis://127.0.0.1:{port}/0?password=hunter2", "redis://127.0.0.1:{port}/0?username=u&password=hunter2&db=1",
     "rediss://127.0.0.1:{port}/0?ssl_password=hunter2", "redis://127.0.0.1:{port}/0?Password=hunter2",
-    "redis://user:a/hunter2@127.0.0.1:{port}/0", "redis://user:hunter2/b@127.0.0.1:{port}/0", "redis://user:hunter2#@127.0.0.1",
+    "redis://user:a/hunter2@127.0.0.1:{port}/0", "redis://user:hunter2/b@127.0.0.1:{port}/0", "redis://user:hunter2#@127.0.0.1:{port}",
     "redis://user:hunter2?x=@127.0.0.1:{port}", "redis://user:hunter2@[::1/0", "redis://user:hunter2@127.0.0.1:port/0",
-    "http://user:hunter2@127.0.0.1:{port}/0", "unix:///nowhere/redis.sock?password=hunter2", "redis://user:hunter2@127.0.0.1/x",
+    "http://user:hunter2@127.0.0.1:{port}/0", "unix:///nowhere/redis.sock?password=hunter2", "redis://user:hunter2@127.0.0.1:{port}/x",
     "redis://user:hunter2@127.0.0.1:{port}/0?socket_timeout=x", "redis://user:hunter2@127.0.0.1:{port}/0?unheard_of=1",
 ]  # fmt: skip
 

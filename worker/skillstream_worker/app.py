@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Coroutine, Sequence
 from typing import Any, Self
 
@@ -44,7 +45,7 @@ class Worker:
     def __init__(
         self, agents: Sequence[Agent], settings: Settings | None = None, *, name: str | None = None, clock: Clock | None = None
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or Settings.from_env(os.environ)
         self.name = name or process_name()
         self.running: dict[str, Attempt] = {}
         self._agents = list(agents)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,18 @@ def settings_from(**flags: Any) -> Settings:
     Raises InvalidSettings.
     """
     overrides = {name: value for name, value in flags.items() if value is not None}
-    running = _read_running()
-    for name in _FIELDS:
-        if name not in overrides and not os.environ.get(f"SKILLSTREAM_{name.upper()}") and name in running:
-            overrides[name] = running[name]
-    return Settings.from_env(os.environ, **overrides)
+    untold = [name for name in _FIELDS if name not in overrides and not os.environ.get(f"SKILLSTREAM_{name.upper()}")]
+    running = _read_running() if untold else {}
+    taken = {name: running[name] for name in untold if name in running}
+    if taken and running.get("elsewhere"):
+        _say_whose(str(running.get("folder")), int(running["pid"]))
+    return Settings.from_env(os.environ, **overrides, **taken)
+
+
+@lru_cache
+def _say_whose(folder: str, pid: int) -> None:
+    """Once a process: whoever is in another folder may mean another broker."""
+    note(f"asking the dev of {folder} (process {pid}); --redis and --database, or SKILLSTREAM_REDIS_URL and so on, name another")
 
 
 def database_settings(database_url: str | None) -> Settings:
@@ -54,7 +62,7 @@ def environment_of(settings: Settings) -> dict[str, str]:
 
 def publish_running(settings: Settings, folder: Path) -> None:
     """Leaves the URLs of a running `dev` in its data folder, and where commands of the same user look from elsewhere."""
-    record = {name: getattr(settings, name) for name in _FIELDS} | {"pid": os.getpid()}
+    record = {name: getattr(settings, name) for name in _FIELDS} | {"pid": os.getpid(), "folder": str(folder.resolve())}
     users = _users_file()
     users.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in (folder / _RECORD, users):
@@ -97,10 +105,10 @@ def name_owner(lock: int, pid: int) -> None:
 def _read_running() -> dict[str, Any]:
     """What the nearest running `dev` left: in this folder or one above it, else anywhere."""
     here = Path.cwd()
-    for path in (*(folder / DATA_FOLDER / _RECORD for folder in (here, *here.parents)), _users_file()):
-        if found := _read(path):
+    for folder in (here, *here.parents):
+        if found := _read(folder / DATA_FOLDER / _RECORD):
             return found
-    return {}
+    return {**found, "elsewhere": True} if (found := _read(_users_file())) else {}
 
 
 def _read(path: Path) -> dict[str, Any]:

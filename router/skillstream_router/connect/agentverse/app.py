@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 import httpx
@@ -43,7 +44,7 @@ class ChatBridge(Lifecycle):
         clock: Clock | None = None,
     ) -> None:
         super().__init__()
-        self.settings = settings or Settings()
+        self.settings = settings or Settings.from_env(os.environ)
         self.agents: dict[str, ChatAgent] = {}
         self._address, self._names, self._payer = address, tuple(agents), payer
         self._pace, self._clock = pace or ChatPace(), clock or Clock()

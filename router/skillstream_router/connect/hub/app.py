@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 
 import httpx
@@ -47,7 +48,7 @@ class HubConnector(Lifecycle):
         clock: Clock | None = None,
     ) -> None:
         super().__init__()
-        self.settings = settings or Settings()
+        self.settings = settings or Settings.from_env(os.environ)
         self._address, self._names, self._payer, self._visibility = address, tuple(agents), payer, visibility
         self._pace, self._clock = pace or HubPace(), clock or Clock()
         self._broker = ConnectBroker(self.settings)
