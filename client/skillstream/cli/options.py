@@ -17,7 +17,7 @@ DatabaseOption = Annotated[
     str | None,
     typer.Option(
         "--database", help="URL of the router's database.", metavar="URL", envvar="SKILLSTREAM_DATABASE_URL",
-        show_default="that of a dev in this folder, else sqlite:///skillstream.db",
+        show_default="that of a running dev, else of one that ran in this folder, else sqlite:///skillstream.db",
     ),
 ]  # fmt: skip
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
