@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from skillstream import Client
-from skillstream.broker import Broker
+from skillstream.batching import ScriptBatch
 from skillstream_schemas.ids import new_task_id
+from skillstream_schemas.keys import job_id
 from skillstream_worker.broker import Claimed, Lease, WakeLine, WorkerBroker
 
 from .agents import agent
@@ -59,20 +60,20 @@ async def submit_with_stamps(url: str, count: int, interval_s: float) -> list[tu
     """Submits no-op tasks one by one; returns id, when it was called and when its first step was answered."""
     found: list[tuple[str, float, float]] = []
     answered: dict[str, float] = {}
-    submit = Broker.submit
+    put = ScriptBatch.put
 
-    async def stamped(self: Broker, task_id: str, *args: Any, **kwargs: Any) -> Any:
-        submitted = await submit(self, task_id, *args, **kwargs)
-        answered[task_id] = time.time()
-        return submitted
+    def stamped(self: ScriptBatch, item: Any) -> None:
+        # a task's id comes first in the script of its stream, and its job's, put when that is answered, in the queue's
+        answered[str(item.call.arguments[0])] = time.time()
+        put(self, item)
 
-    Broker.submit = stamped  # type: ignore[method-assign]
+    ScriptBatch.put = stamped  # type: ignore[method-assign]
     async with Client(url) as client:
         for _ in range(count):
             await asyncio.sleep(interval_s * random.uniform(0.5, 1.5))
             task_id, sent_s = new_task_id(), time.time()
             await client.submit("bench", "noop", repr(sent_s), task_id=task_id)
-            found.append((task_id, sent_s, answered[task_id]))
+            found.append((task_id, sent_s, answered[job_id("bench", task_id)]))
     return found
 
 

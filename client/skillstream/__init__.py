@@ -21,6 +21,7 @@ from skillstream_schemas.errors import (
     BrokerUnavailable,
     InvalidRequest,
     MalformedEntry,
+    NotAllSubmitted,
     NotReplicated,
     ResultTimeout,
     StreamGap,
@@ -33,6 +34,7 @@ from skillstream_schemas.errors import (
 )
 
 from .client import Client, Conversation
+from .order import Order
 from .sync_client import SyncClient, SyncTask
 from .task import Task
 
@@ -50,7 +52,9 @@ __all__ = [
     "HistoryMessage",
     "InvalidRequest",
     "MalformedEntry",
+    "NotAllSubmitted",
     "NotReplicated",
+    "Order",
     "ResetEvent",
     "ResultTimeout",
     "Settings",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 
@@ -19,18 +19,85 @@ _FLIGHT_ITEMS = 48
 _GROUP_BYTES = 256 * 1024
 
 
+class Call(NamedTuple):
+    """One item for a script: the keys that it shares with others, its own keys and arguments, and about how large they are.
+
+    `then` is asked for next, as soon as this call's answer allows it, for the same caller: who waits is woken once.
+    """
+
+    shared: tuple[str, ...]
+    keys: Sequence[Argument]
+    arguments: Sequence[Argument]
+    size_bytes: int = 0
+    then: Next | None = None
+
+
+class Next(NamedTuple):
+    """A call of another script for which an answer has to be waited: `allows` says of the answer that it may be sent."""
+
+    batch: ScriptBatch
+    call: Call
+    allows: Callable[[Reply], bool]
+
+
 class _Item:
-    """One call: its keys and arguments, and who waits for the answer."""
+    """A call that waits or is under way, and who hears its answer."""
 
-    __slots__ = ("alone", "answer", "arguments", "keys", "shared", "size_bytes")
+    __slots__ = ("alone", "answer", "call")
 
-    def __init__(self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool) -> None:
-        self.shared, self.keys, self.arguments, self.alone = shared, keys, arguments, alone
-        self.size_bytes = 0
-        for part in arguments:  # texts decide; the rest of an item is small
-            if type(part) is str:
-                self.size_bytes += len(part)
-        self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    def __init__(self, call: Call, answer: asyncio.Future[Reply], alone: bool) -> None:
+        self.call, self.answer, self.alone = call, answer, alone
+
+    @property
+    def is_unheard(self) -> bool:
+        """True once nobody waits for the answer."""
+        return self.answer.done()
+
+    def take(self, answer: Reply | BrokerUnavailable) -> None:
+        """Hands the answer on, or goes on to the next call."""
+        then = self.call.then
+        if then is not None and type(answer) is list and then.allows(answer):
+            self.call = then.call
+            then.batch.put(self)
+        else:
+            self._hear(answer)
+
+    def _hear(self, answer: Reply | BrokerUnavailable) -> None:
+        if self.answer.done():
+            return
+        if isinstance(answer, BrokerUnavailable):
+            self.answer.set_exception(answer)
+        else:
+            self.answer.set_result(answer)
+
+
+class _Answers:
+    """Responsible for the answers to many calls, waited for together; an error stands in its place among them."""
+
+    def __init__(self, count: int) -> None:
+        self.whole: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._answers: list[Reply] = [None] * count
+        self._missing = count
+
+    def put(self, place: int, answer: Reply | BrokerUnavailable) -> None:
+        """Takes the answer to one call, each once."""
+        self._answers[place] = answer
+        self._missing -= 1
+        if not self._missing and not self.whole.done():
+            self.whole.set_result(self._answers)
+
+
+class _Share(_Item):
+    """One of many calls whose caller waits for all."""
+
+    __slots__ = ("_answers", "_place")
+
+    def __init__(self, call: Call, answers: _Answers, place: int) -> None:
+        super().__init__(call, answers.whole, alone=False)
+        self._answers, self._place = answers, place
+
+    def _hear(self, answer: Reply | BrokerUnavailable) -> None:
+        self._answers.put(self._place, answer)
 
 
 class ScriptBatch:
@@ -47,42 +114,53 @@ class ScriptBatch:
     def __repr__(self) -> str:
         return f"<ScriptBatch {self._script.name} {list(self._queues.values())}>"
 
-    async def run(self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument]) -> Reply:
-        """Runs the script for one item, together with those of others that share the keys `shared`.
+    async def run(self, call: Call) -> Reply:
+        """Runs the script for one item, together with those of others that share its keys; the last answer of its calls.
 
         Raises BrokerUnavailable and BrokerRefused as `Caller.run`.
         """
-        reply = await self._persist(shared, keys, arguments, False)
+        reply = await self._persist(call, False)
         if isinstance(reply, ReplyError):  # it may be the fault of another item of the group
             if reply.kind == "NOSCRIPT":
                 await self._caller.load(self._script)
-            reply = await self._persist(shared, keys, arguments, True)
+            reply = await self._persist(call, True)
         if isinstance(reply, ReplyError):
             raise BrokerRefused(f"{self._script.name}: {reply}")
         return reply
 
-    async def _persist(
-        self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
-    ) -> Reply:
+    async def run_once(self, calls: Sequence[Call]) -> list[Reply | BrokerUnavailable]:
+        """Runs the script for many items; what is no answer stands in its place: whoever asked tries that item with `run`."""
+        if not calls:
+            return []
+        answers = _Answers(len(calls))
+        for place, call in enumerate(calls):
+            self.put(_Share(call, answers, place))
+        return cast("list[Reply | BrokerUnavailable]", await answers.whole)
+
+    def put(self, item: _Item) -> None:
+        """Has an item travel with the next batch to the server of its keys."""
+        link = self._caller.link_of(item.call.shared[0])
+        queue = self._queues.get(link)
+        if queue is None:
+            queue = self._queues[link] = _Queue(link, self._script, self._shared_arguments)
+        queue.add(item)
+
+    async def _persist(self, call: Call, alone: bool) -> Reply:
         problem: Problem | None
         since_s = asyncio.get_running_loop().time()
         try:
-            reply = await self._ask(shared, keys, arguments, alone)
+            reply = await self._ask(call, alone)
             problem = self._caller.refusal(reply)
         except BrokerUnavailable as error:
             problem = error
         if problem is None:
             return reply
-        return await self._caller.persist(partial(self._ask, shared, keys, arguments, alone), self._script.name, problem, since_s)
+        return await self._caller.persist(partial(self._ask, call, alone), self._script.name, problem, since_s)
 
-    def _ask(
-        self, shared: tuple[str, ...], keys: Sequence[Argument], arguments: Sequence[Argument], alone: bool
-    ) -> asyncio.Future[Reply]:
-        link = self._caller.link_of(shared[0])
-        queue = self._queues.get(link)
-        if queue is None:
-            queue = self._queues[link] = _Queue(link, self._script, self._shared_arguments)
-        return queue.add(_Item(shared, keys, arguments, alone))
+    def _ask(self, call: Call, alone: bool) -> asyncio.Future[Reply]:
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.put(_Item(call, answer, alone))
+        return answer
 
 
 class _Queue:
@@ -97,11 +175,10 @@ class _Queue:
     def __repr__(self) -> str:
         return f"waiting={len(self._waiting)} flights={len(self._flights)}"
 
-    def add(self, item: _Item) -> asyncio.Future[Reply]:
-        """Takes an item; the future gets its answer, or the error of its group."""
+    def add(self, item: _Item) -> None:
+        """Takes an item, which gets its answer, or the error of its group."""
         self._waiting.append(item)
         self._queue()
-        return item.answer
 
     def pack(self) -> tuple[bytes, int]:
         """Called by the pipeline at the moment of writing: one command a group."""
@@ -111,11 +188,11 @@ class _Queue:
         taken = 0
         while self._waiting and size_bytes < _GROUP_BYTES and taken < _FLIGHT_ITEMS:
             item = self._waiting.popleft()
-            if item.answer.cancelled():
+            if item.is_unheard:
                 continue
-            size_bytes += item.size_bytes
+            size_bytes += item.call.size_bytes
             taken += 1
-            group = groups.setdefault(item if item.alone else item.shared, [])
+            group = groups.setdefault(item if item.alone else item.call.shared, [])
             group.append(item)
         if groups:
             self._flights.append(list(groups.values()))
@@ -131,10 +208,12 @@ class _Queue:
             flight = self._flights.popleft()
         for number, group in enumerate(flight):
             reply = replies if isinstance(replies, BrokerUnavailable) else replies[number]
-            single = isinstance(reply, ReplyError | BrokerUnavailable)
-            answers: Sequence[Reply] = [reply] * len(group) if single else cast(Sequence[Reply], reply)
-            for item, answer in zip(group, answers, strict=True):
-                _answer(item, answer)
+            if isinstance(reply, ReplyError | BrokerUnavailable):
+                for item in group:
+                    item.take(reply)
+            else:
+                for item, answer in zip(group, reply, strict=True):
+                    item.take(answer)
 
     def _queue(self) -> None:
         if not self._waiting:
@@ -146,18 +225,9 @@ class _Queue:
             self._pipeline.add(self)
 
     def _command(self, group: list[_Item]) -> bytes:
-        keys: list[Argument] = list(group[0].shared)
+        keys: list[Argument] = list(group[0].call.shared)
         arguments: list[Argument] = list(self._shared_arguments)
         for item in group:
-            keys += item.keys
-            arguments += item.arguments
+            keys += item.call.keys
+            arguments += item.call.arguments
         return pack(self._script.evalsha(keys, arguments))
-
-
-def _answer(item: _Item, answer: Reply | BrokerUnavailable) -> None:
-    if item.answer.done():
-        return
-    if isinstance(answer, BrokerUnavailable):
-        item.answer.set_exception(answer)
-    else:
-        item.answer.set_result(answer)

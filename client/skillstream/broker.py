@@ -14,27 +14,24 @@ from skillstream_schemas.card import AgentCard
 from skillstream_schemas.errors import (
     BrokerRefused,
     BrokerUnavailable,
-    InvalidName,
     MalformedEntry,
     NotReplicated,
     ShardsMismatch,
     StreamLost,
 )
-from skillstream_schemas.event import FinalEvent, event_from_fields
+from skillstream_schemas.event import FinalEvent
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
 
-from .batching import ScriptBatch
+from .batching import Call, Next, ScriptBatch
 from .cluster import caller_of
-from .request_reader import fields_of, request_of
+from .entries import Entry, entries_of, final_of, id_of, text_of
+from .request_reader import request_of
 from .resp import Argument, Reply, ReplyError, pack_around
 from .scripts import CANCEL, CLOSE, ENQUEUE, SETTLE, SUBMIT, Script
 
 log = logging.getLogger(__name__)
-
-Entry = tuple[EventId, dict[str, str]]
-"""An entry of a task's stream: its id and its fields as text."""
 
 FIRST_ENTRY = pack_around(("XRANGE",), ("-", "+", "COUNT", 1))
 """What stands before and behind the key of a stream whose first entry is asked for."""
@@ -42,14 +39,20 @@ WAKE_CAP = 10_000
 WAKE_TTL_MS = 3_600_000
 _RESULT_TTL_MS = 3_600_000
 _REPLICATION_MS = 1000
-_SHORT_ID = 15
-"""Bytes of an id of which no number can be too large for an event's."""
+
+
+class Submission(NamedTuple):
+    """A task to put on the broker: `fields` are those of its request as name, value, …"""
+
+    agent: str
+    task_id: str
+    fields: Sequence[str]
+    delay_ms: int = 0
 
 
 class Submitted(NamedTuple):
-    """What stands on a stream after a submission: `request` is the first task's, `ended` if it has its final."""
+    """What stood on a stream before a submission: `request` is the first task's, `ended` if it has its final."""
 
-    is_new: bool
     request: TaskRequest
     ended: bool
 
@@ -116,25 +119,39 @@ class Broker:
         """Closes the connection; twice is safe."""
         await self.pipeline.close()
 
-    async def submit(self, task_id: str, request: TaskRequest, *, delay_ms: int = 0) -> Submitted:
-        """Puts a request on its stream unless one stands there; returns the one that stands there (rule P1, step 1)."""
-        fields = flat(request.to_fields())
-        arguments: list[Argument] = [task_id, self._stream_ttl_ms + delay_ms, len(fields), *fields]
-        reply = await self._submits.run((self.keys.inbox_of(task_id),), (self.keys.events(task_id),), arguments)
-        if reply[0] == b"new":
-            return Submitted(is_new=True, request=request, ended=False)
-        return Submitted(is_new=False, request=request_of(reply[1]), ended=reply[3] == b"final")
+    async def submit(self, submission: Submission) -> Submitted | None:
+        """Puts a request on its stream and, behind that answer, its job on the queue (rule P1); None where both are new.
+
+        Where a request stands on the stream already it is returned, and nothing is queued: see `enqueue`.
+        """
+        reply = await self._submits.run(self._request(submission))
+        return None if type(reply) is int else _submitted(reply)
+
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | BrokerUnavailable | ReplyError | None]:
+        """The same for many, each sent once; an error stands in its place: `submit` tries that one on."""
+        replies = await self._submits.run_once([self._request(submission) for submission in submissions])
+        return [_submitted(reply) if type(reply) is list else None if type(reply) is int else reply for reply in replies]
+
+    def _request(self, submission: Submission) -> Call:
+        agent, task_id, fields, delay_ms = submission
+        arguments: tuple[Argument, ...] = (task_id, self._stream_ttl_ms + delay_ms, len(fields), *fields)
+        then = Next(self._enqueues, self._job(agent, task_id, delay_ms), _is_new)
+        shared = (self.keys.inbox_of(task_id),)
+        return Call(shared, (self.keys.events(task_id),), arguments, sum(map(len, fields)), then)
+
+    def _job(self, agent: str, task_id: str, delay_ms: int) -> Call:
+        member = arq_keys.job_id(agent, task_id)
+        shared = (arq_keys.queue(agent), self.keys.wake(agent))
+        return Call(shared, (arq_keys.job(member),), (member, delay_ms, self._stream_ttl_ms + delay_ms))
 
     async def enqueue(self, agent: str, task_id: str, *, delay_ms: int = 0) -> None:
         """Puts the job of a submitted task on its agent's queue (rule P1, step 2)."""
-        member = arq_keys.job_id(agent, task_id)
-        shared = (arq_keys.queue(agent), self.keys.wake(agent))
-        await self._enqueues.run(shared, (arq_keys.job(member),), (member, delay_ms, self._stream_ttl_ms + delay_ms))
+        await self._enqueues.run(self._job(agent, task_id, delay_ms))
 
-    async def confirm_replicated(self, agent: str, task_id: str) -> None:
-        """Waits until a replica has all that was written of a task and its job; raises NotReplicated after a second."""
-        links = {self.pipeline.link_of(key) for key in (self.keys.events(task_id), arq_keys.queue(agent))}
-        for link in links:
+    async def confirm_replicated(self, submissions: Sequence[Submission]) -> None:
+        """Waits until a replica has all that was written of tasks and jobs; raises NotReplicated after a second."""
+        written = (key for s in submissions for key in (self.keys.events(s.task_id), arq_keys.queue(s.agent)))
+        for link in {self.pipeline.link_of(key) for key in written}:
             if await link.call("WAIT", 1, _REPLICATION_MS) < 1:
                 raise NotReplicated
 
@@ -229,45 +246,12 @@ class Broker:
         return messages
 
 
-def text_of(data: bytes, what: str = "entry") -> str:
-    """Decodes UTF-8; raises MalformedEntry."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedEntry(f"{what} is not UTF-8: {error.reason} at byte {error.start}") from None
+def _is_new(reply: Reply) -> bool:
+    return bool(reply[0] == b"new")
 
 
-def id_of(raw: bytes) -> EventId:
-    """The id of an entry as Redis writes it; raises MalformedEntry for one that no event has."""
-    attempt, _, seq = raw.partition(b"-")
-    if len(raw) <= _SHORT_ID and attempt.isdigit() and seq.isdigit():  # as good as all; without a regular expression
-        return EventId(int(attempt), int(seq))
-    try:
-        return EventId.parse(raw.decode())
-    except InvalidName as error:
-        raise MalformedEntry(error.message) from None
-
-
-def entry_of(raw: tuple[bytes, Sequence[bytes]]) -> Entry:
-    """An entry as XRANGE answers it; raises MalformedEntry, which names it."""
-    event_id = id_of(raw[0])
-    try:
-        return event_id, fields_of(raw[1])
-    except MalformedEntry as error:
-        raise MalformedEntry(f"entry {event_id}: {error.message}") from None
-
-
-def entries_of(reply: Reply) -> list[Entry]:
-    """Entries as XRANGE answers them; raises MalformedEntry, which names the entry."""
-    return [entry_of(raw) for raw in reply or ()]
-
-
-def final_of(raw_id: bytes, flat: Sequence[bytes]) -> FinalEvent:
-    """The final in a script's answer."""
-    event = event_from_fields(id_of(raw_id), fields_of(flat))
-    if not isinstance(event, FinalEvent):
-        raise MalformedEntry(f"entry {raw_id.decode()} is not a final")
-    return event
+def _submitted(reply: Sequence[Reply]) -> Submitted:
+    return Submitted(request_of(reply[1]), ended=reply[3] == b"final")
 
 
 def checked(replies: Sequence[Reply], step: str) -> Sequence[Reply]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
-from skillstream_schemas.card import AgentCard, SkillCard
-from skillstream_schemas.errors import InvalidRequest, TaskIdTaken, UnknownAgent, UnknownSkill
+from skillstream_schemas.card import AgentCard
 from skillstream_schemas.ids import check_name, new_task_id
-from skillstream_schemas.limits import MAX_DELAY_S
 from skillstream_schemas.request import HistoryMessage, TaskRequest
 from skillstream_schemas.settings import Settings
 
 from .broker import Broker
+from .cards import Cards
 from .cluster_follow import following_of
+from .order import Order
+from .submitting import Submitting
 from .task import Task
-
-_CARDS_FRESH_S = 5.0
 
 
 class Client:
@@ -36,8 +34,8 @@ class Client:
         self._owns_broker = broker is None
         self._durable: Broker | None = None
         self._hub = following_of(self._broker.pipeline, self.settings)
-        self._cards: dict[str, AgentCard] = {}
-        self._cards_at_s = -_CARDS_FRESH_S
+        self._cards = Cards(self._broker)
+        self._submitting = Submitting(self._broker, self._cards, self.settings.limits)
 
     async def open(self) -> Self:
         """Connects; raises BrokerUnavailable where nobody listens, ShardsMismatch for another broker's settings."""
@@ -86,46 +84,28 @@ class Client:
         until a replica has it. Raises UnknownAgent, UnknownSkill, InvalidRequest (MessageTooLarge, InvalidName),
         TaskIdTaken, NotReplicated, BrokerUnavailable.
         """
-        request = await self.check(
-            agent, skill, message, context_id=context_id, payer=payer, deadline=deadline, metadata=metadata, data=data,
-            history=history, follows=follows, sender_id=sender_id, parent=parent, traceparent=traceparent,
+        order = Order(
+            agent, skill, message, context_id, payer, task_id, deadline, delay, metadata, data, history, follows,
+            sender_id, parent, traceparent,
         )  # fmt: skip
-        task = Task(self._broker, self._hub, new_task_id() if task_id is None else task_id)
-        delay_ms = _delay_ms(delay)
-        broker = await self._durable_broker() if durable else self._broker
-        submitted = await broker.submit(task.id, request, delay_ms=delay_ms)
-        if not submitted.is_new and not submitted.request.same_order(request):
-            differing = ", ".join(submitted.request.differing(request))
-            raise TaskIdTaken(f"task {task.id} was submitted before with another request: other {differing}")
-        if not submitted.ended:
-            await broker.enqueue(agent, task.id, delay_ms=delay_ms)
-        if durable:
-            await broker.confirm_replicated(agent, task.id)
-        return task
+        submitting = await self._submitting_durably() if durable else self._submitting
+        return self.task(await submitting.submit(order))
 
-    async def check(
-        self,
-        agent: str,
-        skill: str,
-        message: str,
-        *,
-        deadline: datetime | timedelta | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        history: Sequence[HistoryMessage] | None = None,
-        **others: Any,
-    ) -> TaskRequest:
-        """The request that `submit` would queue with these options, for who must know first that it can be.
+    async def submit_many(self, orders: Iterable[Order], *, durable: bool = False) -> list[Task]:
+        """Queues many tasks at the cost of a few; their handles, in the order of the orders.
+
+        All are checked before any is sent. Raises what `submit` raises for an order that cannot be taken, with its place;
+        and NotAllSubmitted, which has the tasks and the errors by place, where the broker did not take all.
+        """
+        submitting = await self._submitting_durably() if durable else self._submitting
+        return [self.task(task_id) for task_id in await submitting.submit_many(list(orders))]
+
+    async def check(self, order: Order) -> TaskRequest:
+        """The request that `submit` would queue for this order, for who must know first that it can be.
 
         Raises UnknownAgent, UnknownSkill, InvalidRequest (MessageTooLarge, InvalidName), BrokerUnavailable.
         """
-        card = self._fresh_card(agent, skill) or await self._skill_card(agent, skill)
-        wanted = {
-            "agent": agent, "skill": skill, "message": message, "max_attempts": card.max_attempts,
-            "price_micros": card.price_micros, "on_retry": card.on_retry, "deadline": _unix_ms(deadline),
-            "metadata": dict(metadata) if metadata else None,
-            "history": tuple(history) if history is not None else None, **others,
-        }  # fmt: skip
-        return TaskRequest.build(wanted, self.settings.limits)
+        return await self._submitting.check(order)
 
     def task(self, task_id: str) -> Task:
         """The handle of a task submitted before, by anyone; raises InvalidName. Nothing is read yet."""
@@ -143,31 +123,11 @@ class Client:
         """How many jobs of an agent may be claimed now, and how many are leased or delayed."""
         return await self._broker.queue_depths(agent)
 
-    def _fresh_card(self, agent: str, skill: str) -> SkillCard | None:
-        card = self._cards.get(agent)
-        if card is None or time.monotonic() - self._cards_at_s >= _CARDS_FRESH_S:
-            return None
-        return card.skill(skill)
-
-    async def _skill_card(self, agent: str, skill: str) -> SkillCard:
-        check_name(agent, "the agent name")
-        self._cards = await self._broker.cards()
-        self._cards_at_s = time.monotonic()
-        card = self._cards.get(agent)
-        if card is None:
-            known = ", ".join(sorted(self._cards)) or "none"
-            raise UnknownAgent(f"agent {agent!r} is not known on this broker; known agents: {known}")
-        found = card.skill(skill)
-        if found is None:
-            known = ", ".join(sorted(s.name for s in card.skills)) or "none"
-            raise UnknownSkill(f"agent {agent!r} has no skill {skill[:100]!r}; its skills: {known}")
-        return found
-
-    async def _durable_broker(self) -> Broker:
+    async def _submitting_durably(self) -> Submitting:
         # WAIT holds up its connection until a replica answers, so it has one of its own
         if self._durable is None:
             self._durable = await Broker(self.settings).open()
-        return self._durable
+        return Submitting(self._durable, self._cards, self.settings.limits, is_durable=True)
 
 
 class Conversation:
@@ -185,20 +145,3 @@ class Conversation:
             self.agent, skill, message, context_id=self.context_id, payer=self.payer, follows=follows, **options
         )
         return self.last_task
-
-
-def _unix_ms(deadline: datetime | timedelta | None) -> int | None:
-    if deadline is None:
-        return None
-    if isinstance(deadline, timedelta):
-        return int((time.time() + deadline.total_seconds()) * 1000)
-    if deadline.tzinfo is None:
-        raise InvalidRequest("deadline has no time zone")
-    return int(deadline.timestamp() * 1000)
-
-
-def _delay_ms(delay: float | timedelta | None) -> int:
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay or 0.0
-    if not 0 <= seconds <= MAX_DELAY_S:
-        raise InvalidRequest(f"a delay of {seconds} s is not between 0 and a year")
-    return int(seconds * 1000)

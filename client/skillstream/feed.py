@@ -9,7 +9,7 @@ from skillstream_schemas.errors import BrokerUnavailable, MalformedEntry
 from skillstream_schemas.ids import EventId
 from skillstream_schemas.limits import KIB
 
-from .broker import Entry, entry_of
+from .entries import Entry, entry_of
 from .resp import Reply, ReplyError, blob, pack_around
 
 BATCH = 32

@@ -90,8 +90,10 @@ class Pipeline(Caller):
     def weigh(self) -> None:
         """Says that a unit that waits has grown by an item."""
         self._weight += 1
-        if self._busy:
-            return  # looked at again in a moment, with all that comes till then
+        if not self._busy:  # otherwise it is looked at in a moment, with all that comes till then
+            self._go_on()
+
+    def _go_on(self) -> None:
         if not self._flights and not self._scheduled:
             self._write()  # idle: nothing to wait for; what comes in the same turn goes in the next batch
         elif self._weight >= _CROWD and len(self._flights) < _FLIGHTS:
@@ -197,7 +199,7 @@ class Pipeline(Caller):
             place += count
         self._busy = False
         if self._pending:
-            self._schedule()
+            self._go_on()
 
     def _look_at_the_oldest(self) -> None:
         """Closes a connection whose oldest batch has no answer in time; a timer for each would cost as much as a small batch."""

@@ -8,8 +8,9 @@ from skillstream_schemas.errors import MalformedEntry, StreamGap, StreamLost, Un
 from skillstream_schemas.event import ResetEvent, StatusEvent, event_from_fields
 from skillstream_schemas.ids import START, EventId
 
-from .broker import Broker, Entry
+from .broker import Broker
 from .cluster_follow import Following
+from .entries import Entry
 from .feed import Feed
 
 

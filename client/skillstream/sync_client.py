@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
 from typing import Any, Self, TypeVar
 
 from skillstream_schemas.card import AgentCard
@@ -13,6 +13,7 @@ from skillstream_schemas.event import FinalEvent, FollowedEvent
 from skillstream_schemas.settings import Settings
 
 from .client import Client
+from .order import Order
 from .task import Task
 
 T = TypeVar("T")
@@ -47,6 +48,10 @@ class SyncClient:
     def submit(self, agent: str, skill: str, message: str, **options: Any) -> SyncTask:
         """Queues a task and returns its handle once the broker has it: see `Client.submit`."""
         return SyncTask(self, self._run(self._client.submit(agent, skill, message, **options)))
+
+    def submit_many(self, orders: Iterable[Order], *, durable: bool = False) -> list[SyncTask]:
+        """Queues many tasks at the cost of a few: see `Client.submit_many`."""
+        return [SyncTask(self, task) for task in self._run(self._client.submit_many(orders, durable=durable))]
 
     def task(self, task_id: str) -> SyncTask:
         """The handle of a task submitted before, by anyone."""

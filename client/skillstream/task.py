@@ -12,9 +12,10 @@ from skillstream_schemas.ids import START, EventId, check_name
 from skillstream_schemas.limits import utf8_length
 from skillstream_schemas.state import TaskState
 
-from .broker import Broker, CancelRecorded, Entry, Settlement
+from .broker import Broker, CancelRecorded, Settlement
 from .closing import Verdict, close_from_outside
 from .cluster_follow import Following
+from .entries import Entry
 from .stream_reader import StreamReader, look
 
 CANCELLER = "canceller"

@@ -5,6 +5,7 @@ The first line of a class's docstring says what happened; `hint` says what to do
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 from .failure_code import FailureCode as FailureCode
@@ -102,6 +103,22 @@ class TaskIdTaken(SkillstreamError):
 
     code = "task_id_taken"
     hint = "use another id; the same id is only for repeating the same request"
+
+
+class NotAllSubmitted(SkillstreamError):
+    """Of many tasks submitted together the broker did not take all.
+
+    `task_ids` are the ids of all, `errors` maps the places of those that it did not take to what was wrong.
+    """
+
+    code = "not_all_submitted"
+    hint = "the others run; submit those under their ids again: what the broker has is not run twice"
+
+    def __init__(self, task_ids: Sequence[str], errors: Mapping[int, SkillstreamError]) -> None:
+        self.task_ids, self.errors = tuple(task_ids), dict(errors)
+        place, first = next(iter(self.errors.items()))
+        count = f"{len(self.errors)} of {len(self.task_ids)} tasks"
+        super().__init__(f"{count}, the first of them the one at {place}: {first.code}: {first.message}")
 
 
 class InvalidTransition(SkillstreamError):

@@ -10,6 +10,7 @@ from skillstream_schemas.errors import BrokerRefused, MalformedEntry, ShardsMism
 from skillstream_schemas.ids import START, EventId
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
+from tests.support.submissions import submission_of
 
 from .bounds import soon
 from .hand_worker import AGENT, HandWorker
@@ -65,7 +66,7 @@ async def test_a_key_of_another_type_is_refused(broker: Broker, outside: redis.R
     outside.set(settings.keys.events("t1"), "no stream", ex=60)
     request = TaskRequest(agent=AGENT, skill="say", message="x")
     with pytest.raises(BrokerRefused, match=r"submit: .*WRONGTYPE"):
-        await soon(broker.submit("t1", request))
+        await soon(broker.submit(submission_of("t1", request)))
     with pytest.raises(BrokerRefused, match=r"XRANGE: .*WRONGTYPE"):
         await soon(broker.read("t1", START))
     with pytest.raises(BrokerRefused, match=r"read ends: .*WRONGTYPE"):

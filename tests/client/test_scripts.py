@@ -9,7 +9,7 @@ import pytest
 import redis
 from arq.jobs import deserialize_job_raw
 
-from skillstream.broker import Broker, CancelRecorded, Settlement
+from skillstream.broker import Broker, CancelRecorded, Settlement, Submitted
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.event import FinalEvent, event_from_fields
 from skillstream_schemas.ids import EventId
@@ -17,6 +17,7 @@ from skillstream_schemas.job import read_job, unpack
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
 from skillstream_schemas.state import TaskState
+from tests.support.submissions import submission_of
 
 from .bounds import soon
 from .hand_worker import AGENT, HandWorker
@@ -47,8 +48,7 @@ class TestSubmit:
         self, broker: Broker, hand: HandWorker, outside: redis.Redis
     ) -> None:
         before_ms = server_ms(outside)
-        submitted = await soon(broker.submit("t1", REQUEST))
-        assert (submitted.is_new, submitted.request, submitted.ended) == (True, REQUEST, False)
+        assert await soon(broker.submit(submission_of("t1", REQUEST))) is None
         [(event_id, fields)] = hand.entries("t1")
         assert event_id == "0-1"
         assert list(fields)[:4] == ["type", "state", "v", "at"]
@@ -59,22 +59,22 @@ class TestSubmit:
         assert hand.rings("t1") == ["submitted"]
 
     async def test_a_known_task_answers_with_the_first_request(self, broker: Broker, hand: HandWorker) -> None:
-        await broker.submit("t1", REQUEST)
+        await broker.submit(submission_of("t1", REQUEST))
         before = hand.entries("t1")
-        again = await soon(broker.submit("t1", REQUEST.model_copy(update={"message": "other"})))
-        assert (again.is_new, again.request, again.ended) == (False, REQUEST, False)
+        again = await soon(broker.submit(submission_of("t1", REQUEST.model_copy(update={"message": "other"}))))
+        assert again == Submitted(REQUEST, ended=False)
         assert hand.entries("t1") == before
         assert hand.rings("t1") == ["submitted"]
 
     async def test_an_ended_task_is_told_as_ended(self, broker: Broker, hand: HandWorker) -> None:
-        await broker.submit("t1", REQUEST)
+        await broker.submit(submission_of("t1", REQUEST))
         hand.run("t1", "hi")
-        again = await soon(broker.submit("t1", REQUEST))
-        assert (again.is_new, again.ended) == (False, True)
+        assert await soon(broker.submit(submission_of("t1", REQUEST))) == Submitted(REQUEST, ended=True)
 
     async def test_a_hundred_at_once_make_one_task(self, broker: Broker, hand: HandWorker) -> None:
-        answers = await soon(asyncio.gather(*(broker.submit("t1", REQUEST) for _ in range(100))))
-        assert sum(answer.is_new for answer in answers) == 1
+        answers = await soon(asyncio.gather(*(broker.submit(submission_of("t1", REQUEST)) for _ in range(100))))
+        assert answers.count(None) == 1
+        assert answers.count(Submitted(REQUEST, ended=False)) == 99
         assert len(hand.entries("t1")) == 1
         assert hand.rings("t1") == ["submitted"]
 
@@ -126,7 +126,7 @@ class TestCancel:
     async def test_a_queued_task(
         self, broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings, reason: str
     ) -> None:
-        await broker.submit("t1", REQUEST)
+        await broker.submit(submission_of("t1", REQUEST))
         assert await soon(broker.request_cancel("t1", reason)) == CancelRecorded(EventId(0, 1), AGENT, is_waiting=True)
         assert outside.get(settings.keys.cancel("t1")) == reason
         assert hand.rings("t1") == ["submitted", "cancel"]
@@ -188,8 +188,7 @@ class TestExpiry:
     async def test_every_key_of_a_task_expires(
         self, broker: Broker, hand: HandWorker, outside: redis.Redis, settings: Settings, delay_ms: int
     ) -> None:
-        await broker.submit("t1", REQUEST, delay_ms=delay_ms)
-        await broker.enqueue(AGENT, "t1", delay_ms=delay_ms)
+        await broker.submit(submission_of("t1", REQUEST, delay_ms=delay_ms))
         await broker.request_cancel("t1", "why")
         for key in (settings.keys.events("t1"), settings.keys.cancel("t1"), arq_keys.job(MEMBER)):
             assert near(int(str(outside.pttl(key))), WEEK_MS + delay_ms), key

@@ -24,6 +24,7 @@ from skillstream_schemas.ids import START, SUBMISSION, EventId
 from skillstream_schemas.request import OnRetry
 from skillstream_schemas.state import TaskState
 from tests.support.protocol_bench import AGENT, a_request
+from tests.support.submissions import submission_of, submit_half
 
 from .player import Copy, Player
 from .starts import BACK, FATES, RETRIES, STARTS
@@ -57,9 +58,12 @@ class Interleavings(RuleBasedStateMachine):
         """The submission and what followed at once; what comes now is about this task."""
         options = {"max_attempts": attempts, "on_retry": on_retry, "deadline": self.world.now_ms() + _DEADLINE_MS}
         self.request = a_request(payer=PAYER, price_micros=PRICE_MICROS, **options)
-        self.world.run(self.world.client.submit(self.task_id, self.request))
-        if start != "half submitted":
-            self._enqueue()
+        submission = submission_of(self.task_id, self.request)
+        if start == "half submitted":
+            self.world.run(submit_half(self.world.client, submission))
+        else:
+            assert self.world.run(self.world.client.submit(submission)) is None
+            self.was_queued = True
         for step in STARTS[start]:
             getattr(self, step)(0, FATES[-1] if step == "take" else FATES[0])
 
@@ -89,9 +93,10 @@ class Interleavings(RuleBasedStateMachine):
     def submit(self, back: int, fate: str) -> None:
         """Both steps again; with another message under the same id it is the first request that comes back (G6)."""
         request = a_request(message="another") if back else self.request
-        submitted = self.world.run(self.world.client.submit(self.task_id, request))
-        assert (submitted.request, submitted.is_new) == (self.request, False), "G6: the first submission is not what counts"
-        if not submitted.ended:
+        stood = self.world.run(self.world.client.submit(submission_of(self.task_id, request)))
+        assert stood is not None, "G6: a second task was made"
+        assert stood.request == self.request, "G6: the first submission is not what counts"
+        if not stood.ended:
             self._enqueue()
         self._copies.append(partial(self.world.client.enqueue, AGENT, self.task_id))
 

@@ -12,6 +12,7 @@ from skillstream_router import Router
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.request import TaskRequest
 from skillstream_schemas.settings import Settings
+from tests.support.submissions import submission_of
 
 from .conftest import REAPING, MovedClock
 from .eventually import eventually
@@ -165,8 +166,7 @@ async def test_many_open_tasks_are_all_looked_at(router_settings: Settings, feed
 
 async def test_a_live_task_is_left_alone(router_settings: Settings, feed: Feed, ledger_file: LedgerFile, outside: Any) -> None:
     broker = await Broker(router_settings).open()
-    await broker.submit("queued", TaskRequest(agent="poet", skill="rhyme", message="hi"))
-    await broker.enqueue("poet", "queued", delay_ms=60_000)
+    await broker.submit(submission_of("queued", TaskRequest(agent="poet", skill="rhyme", message="hi"), delay_ms=60_000))
     await broker.close()
     feed.submitted("running")
     feed.opened("running")

@@ -18,6 +18,7 @@ from skillstream_worker.broker import ClaimedJob, Lease, WorkerBroker
 from skillstream_worker.chunking import Chunking
 from skillstream_worker.openings import Opened
 from skillstream_worker.publication import Publication
+from tests.support.submissions import submission_of
 
 AGENT = "echo"
 TASK = "t1"
@@ -54,8 +55,7 @@ class ProtocolBench:
         """Submits and enqueues tasks."""
         broker = await self.broker()
         for task_id in task_ids:
-            await broker.submit(task_id, a_request(**changes), delay_ms=delay_ms)
-            await broker.enqueue(AGENT, task_id, delay_ms=delay_ms)
+            await broker.submit(submission_of(task_id, a_request(**changes), delay_ms=delay_ms))
 
     async def claimed(self, task_id: str, worker: str = "w1") -> Lease:
         """Claims a queued task."""

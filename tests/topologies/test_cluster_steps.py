@@ -22,8 +22,9 @@ from tests.client.bounds import collected, soon, until
 from tests.client.hand_worker import HandWorker
 from tests.client.reading import places
 from tests.conftest import make_settings
-from tests.support.protocol_bench import AGENT, ProtocolBench, is_dense, staged
+from tests.support.protocol_bench import AGENT, ProtocolBench, a_request, is_dense, staged
 from tests.support.redis_server import RedisServer, free_port, valkey_binary
+from tests.support.submissions import submission_of
 from tests.topologies.cluster import ValkeyCluster
 
 pytestmark = pytest.mark.timeout(60)
@@ -212,14 +213,15 @@ async def test_durable_waits_for_the_replicas_of_both_nodes(bench: ProtocolBench
         if cluster.owner(bench.keys.events(task)) is not cluster.owner(bench.keys.wake(AGENT))
     )
     await bench.submitted(task)
-    await soon(broker.confirm_replicated(AGENT, task))
+    submission = submission_of(task, a_request())
+    await soon(broker.confirm_replicated([submission]))
     queue_node = cluster.owner(bench.keys.wake(AGENT))
     (replica,) = (node for node in cluster.nodes if int(node.replication().get("master_port", 0)) == queue_node.port)
     replica.server.pause()
     try:
         await broker.enqueue(AGENT, task)
         with pytest.raises(NotReplicated):
-            await soon(broker.confirm_replicated(AGENT, task))
+            await soon(broker.confirm_replicated([submission]))
     finally:
         replica.server.resume()
 

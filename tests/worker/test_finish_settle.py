@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from skillstream.broker import Settlement
+from skillstream.broker import Settlement, Submitted
 from skillstream.clock import Clock
 from skillstream.closing import Verdict, close_from_outside
 from skillstream_schemas import keys as arq_keys
@@ -21,6 +21,7 @@ from skillstream_worker.chunking import Chunking
 from skillstream_worker.publication import Publication
 from tests.client.bounds import soon, until
 from tests.support.protocol_bench import AGENT, FINAL_FIELDS, ProtocolBench, a_request
+from tests.support.submissions import submission_of
 
 TASK = "t1"
 LAST, FINAL = EventId(1, 1), EventId(1, 2)
@@ -113,7 +114,7 @@ async def test_nothing_follows_a_final(bench: ProtocolBench) -> None:
     verdict = Verdict(TaskState.FAILED, "late", "late")
     assert (await close_from_outside(broker, TASK, verdict, "closer")).id == FINAL
     await broker.request_cancel(TASK, "late")
-    assert (await broker.submit(TASK, a_request())).ended
+    assert await broker.submit(submission_of(TASK, a_request())) == Submitted(a_request(), ended=True)
     bench.lapse(TASK)
     await broker.open_attempt(await bench.claimed(TASK, "w2"), None)
     assert await broker.finish(lease, FINAL, FINAL_FIELDS) == Finish(False, FINAL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from json.encoder import encode_basestring as quoted
 
-from skillstream.broker import Entry
+from skillstream.entries import Entry
 from skillstream_schemas.event import ResetEvent, event_from_fields
 
 _TEXT_CHUNK = {"type", "text", "at"}

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from skillstream.breaking_off import break_off
-from skillstream.broker import Entry
+from skillstream.entries import Entry
 from skillstream.task import Task
 from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.event import ResetEvent

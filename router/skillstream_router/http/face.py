@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
-from skillstream.broker import Entry
+from skillstream.entries import Entry
 from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.event import ResetEvent
 

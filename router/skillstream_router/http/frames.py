@@ -10,7 +10,7 @@ from enum import StrEnum
 from json.encoder import encode_basestring as quoted
 from typing import Any
 
-from skillstream.broker import Entry
+from skillstream.entries import Entry
 from skillstream_router.json_rpc import Frame, call_frame
 from skillstream_router.society import (
     COMPLETE,

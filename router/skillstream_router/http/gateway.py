@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from skillstream import Client
+from skillstream import Client, Order
 from skillstream.broker import Broker
 from skillstream.clock import Clock
 from skillstream.task import Task
@@ -85,7 +85,7 @@ class Gateway:
         asked |= {"payer": payer, "history": order.history}
         if order.context_id is not None:
             # it becomes the payer's own only by an order that can be taken
-            await self._check_id(order, await self._client.check(**asked))
+            await self._check_id(order, await self._client.check(Order(**asked)))
             await self._enter_context(caller, order.context_id)
         try:
             return await self._client.submit(**asked, task_id=order.task_id, delay=order.delay_s)

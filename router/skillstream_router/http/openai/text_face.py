@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from skillstream.broker import Entry
+from skillstream.entries import Entry
 from skillstream_router.http.event_json import is_text_chunk
 from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.event import ChunkEvent, FinalEvent, ResetEvent, StatusEvent, event_from_fields

@@ -1,0 +1,101 @@
+"""Submissions: orders in, tasks on the broker and on their agents' queues (rule P1)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from skillstream_schemas.errors import BrokerUnavailable, NotAllSubmitted, SkillstreamError, TaskIdTaken
+from skillstream_schemas.ids import check_name, new_task_id
+from skillstream_schemas.limits import Limits
+from skillstream_schemas.request import TaskRequest
+
+from .broker import Broker, Submission, Submitted
+from .cards import Cards
+from .order import Order
+from .request_writer import RequestWriter
+from .resp import ReplyError
+
+
+class Submitting:
+    """Responsible for what a submission takes: the skill's card, a checked request, both steps, and what stood there before.
+
+    `is_durable` waits until a replica has what was written.
+    """
+
+    def __init__(self, broker: Broker, cards: Cards, limits: Limits, *, is_durable: bool = False) -> None:
+        self._broker, self._cards, self._limits, self._is_durable = broker, cards, limits, is_durable
+        self._writer = RequestWriter(limits)
+
+    async def check(self, order: Order) -> TaskRequest:
+        """The request of an order; raises as `submit` does before anything is sent."""
+        card = self._cards.known(order.agent, order.skill) or await self._cards.find(order.agent, order.skill)
+        return order.request(card, self._limits)
+
+    async def submit(self, order: Order) -> str:
+        """Queues a task; returns its id once the broker has it.
+
+        Raises UnknownAgent, UnknownSkill, InvalidRequest, TaskIdTaken, NotReplicated, BrokerUnavailable, BrokerRefused.
+        """
+        submission = await self._prepared(order)
+        await self._place(order, submission)
+        if self._is_durable:
+            await self._broker.confirm_replicated([submission])
+        return submission.task_id
+
+    async def submit_many(self, orders: Sequence[Order]) -> list[str]:
+        """Queues a task for each order, all of them checked before any is sent; returns their ids once the broker has all.
+
+        Raises NotAllSubmitted where it has not, and as `submit`.
+        """
+        submissions = [await self._prepared(order, f"order {place}: ") for place, order in enumerate(orders)]
+        standing = await self._broker.submit_many(submissions)
+        left = [place for place, stood in enumerate(standing) if stood is not None]
+        endings = await asyncio.gather(
+            *(self._go_on(orders[place], submissions[place], standing[place]) for place in left), return_exceptions=True
+        )
+        task_ids = [submission.task_id for submission in submissions]
+        errors: dict[int, SkillstreamError] = {}
+        for place, ending in zip(left, endings, strict=True):
+            if isinstance(ending, SkillstreamError):
+                errors[place] = ending
+            elif ending is not None:
+                raise ending
+        if errors:
+            raise NotAllSubmitted(task_ids, errors)
+        if self._is_durable:
+            await self._broker.confirm_replicated(submissions)
+        return task_ids
+
+    async def _prepared(self, order: Order, where: str = "") -> Submission:
+        try:
+            card = self._cards.known(order.agent, order.skill) or await self._cards.find(order.agent, order.skill)
+            fields = self._writer.write(order, card)
+            task_id = new_task_id() if order.task_id is None else check_name(order.task_id, "the task id")
+            return Submission(order.agent, task_id, fields, order.delay_ms())
+        except SkillstreamError as error:
+            if not where:
+                raise
+            raise type(error)(where + error.message, hint=error.hint) from None
+
+    async def _place(self, order: Order, submission: Submission) -> None:
+        stood = await self._broker.submit(submission)
+        if stood is not None:
+            await self._repeat(order, submission, stood)
+
+    async def _go_on(
+        self, order: Order, submission: Submission, stood: Submitted | BrokerUnavailable | ReplyError | None
+    ) -> None:
+        if isinstance(stood, Submitted):
+            await self._repeat(order, submission, stood)
+        else:
+            await self._place(order, submission)
+
+    async def _repeat(self, order: Order, submission: Submission, stood: Submitted) -> None:
+        """Repairs a submission that broke half way, unless another request has the id."""
+        request = await self.check(order)
+        if not stood.request.same_order(request):
+            differing = ", ".join(stood.request.differing(request))
+            raise TaskIdTaken(f"task {submission.task_id} was submitted before with another request: other {differing}")
+        if not stood.ended:
+            await self._broker.enqueue(submission.agent, submission.task_id, delay_ms=submission.delay_ms)
