@@ -1,6 +1,7 @@
 """The agent whose workers are measured: `skillstream worker benchmarks.agents:agent`.
 
-Where BENCH_WAIT is set, a worker that imports this file says that it is ready and waits until all are let go.
+Where BENCH_WAIT is set, a worker that imports this file waits before its first claim, as the peers do in their startup
+hooks: connected and announced, it says that it is ready, and waits until all are let go.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 from collections.abc import AsyncGenerator
 
 from skillstream_worker import Agent, TaskContext
+from skillstream_worker.claimer import Claimer
 
 from .programs.recording import record, wait_for_the_others
 
@@ -43,5 +45,15 @@ async def wait(message: str, context: TaskContext) -> None:
     await asyncio.Event().wait()
 
 
+def _hold_the_claimers() -> None:
+    run = Claimer.run
+
+    async def held(self: Claimer) -> None:
+        wait_for_the_others()
+        await run(self)
+
+    Claimer.run = held  # type: ignore[method-assign]
+
+
 if "BENCH_WAIT" in os.environ:
-    wait_for_the_others()
+    _hold_the_claimers()
