@@ -122,7 +122,7 @@ class ScriptBatch:
         reply = await self._persist(call, False)
         if isinstance(reply, ReplyError):  # it may be the fault of another item of the group
             if reply.kind == "NOSCRIPT":
-                await self._caller.load(self._script)
+                await self._load(call)
             reply = await self._persist(call, True)
         if isinstance(reply, ReplyError):
             raise BrokerRefused(f"{self._script.name}: {reply}")
@@ -137,13 +137,27 @@ class ScriptBatch:
             self.put(_Share(call, answers, place))
         return cast("list[Reply | BrokerUnavailable]", await answers.whole)
 
+    def command(self, calls: Sequence[Call]) -> bytes:
+        """The packed command that runs the script for calls that share their keys; it answers a list."""
+        keys: list[Argument] = list(calls[0].shared)
+        arguments: list[Argument] = list(self._shared_arguments)
+        for call in calls:
+            keys += call.keys
+            arguments += call.arguments
+        return pack(self._script.evalsha(keys, arguments))
+
     def put(self, item: _Item) -> None:
         """Has an item travel with the next batch to the server of its keys."""
         link = self._caller.link_of(item.call.shared[0])
         queue = self._queues.get(link)
         if queue is None:
-            queue = self._queues[link] = _Queue(link, self._script, self._shared_arguments)
+            queue = self._queues[link] = _Queue(link, self)
         queue.add(item)
+
+    async def _load(self, call: Call) -> None:
+        await self._caller.load(self._script)
+        if call.then is not None:  # a server forgets all at once
+            await call.then.batch._load(call.then.call)
 
     async def _persist(self, call: Call, alone: bool) -> Reply:
         problem: Problem | None
@@ -166,8 +180,8 @@ class ScriptBatch:
 class _Queue:
     """Responsible for the items that wait for one server, and for those under way to it."""
 
-    def __init__(self, pipeline: Pipeline, script: Script, shared_arguments: Sequence[Argument]) -> None:
-        self._pipeline, self._script, self._shared_arguments = pipeline, script, shared_arguments
+    def __init__(self, pipeline: Pipeline, batch: ScriptBatch) -> None:
+        self._pipeline, self._batch = pipeline, batch
         self._waiting: deque[_Item] = deque()
         self._flights: deque[list[list[_Item]]] = deque()
         self._queued = False
@@ -197,7 +211,8 @@ class _Queue:
         if groups:
             self._flights.append(list(groups.values()))
         self._queue()
-        return b"".join(map(self._command, groups.values())), len(groups)
+        commands = [self._batch.command([item.call for item in group]) for group in groups.values()]
+        return b"".join(commands), len(groups)
 
     def deliver(self, replies: Sequence[Reply] | BrokerUnavailable) -> None:
         """Called by the pipeline with the answers."""
@@ -223,11 +238,3 @@ class _Queue:
         else:
             self._queued = True
             self._pipeline.add(self)
-
-    def _command(self, group: list[_Item]) -> bytes:
-        keys: list[Argument] = list(group[0].call.shared)
-        arguments: list[Argument] = list(self._shared_arguments)
-        for item in group:
-            keys += item.call.keys
-            arguments += item.call.arguments
-        return pack(self._script.evalsha(keys, arguments))

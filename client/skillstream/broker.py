@@ -95,7 +95,7 @@ class Broker:
         self.keys = settings.keys
         self.pipeline = caller_of(settings, self.scripts)
         self._stream_ttl_ms = int(settings.stream_ttl_s * 1000)
-        self._submits = ScriptBatch(self.pipeline, SUBMIT)
+        self.submits = ScriptBatch(self.pipeline, SUBMIT)
         self._enqueues = ScriptBatch(self.pipeline, ENQUEUE, (WAKE_CAP, WAKE_TTL_MS))
 
     async def open(self) -> Self:
@@ -124,15 +124,15 @@ class Broker:
 
         Where a request stands on the stream already it is returned, and nothing is queued: see `enqueue`.
         """
-        reply = await self._submits.run(self._request(submission))
-        return None if type(reply) is int else _submitted(reply)
+        return stood(await self.submits.run(self.call_of(submission)))
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | BrokerUnavailable | ReplyError | None]:
         """The same for many, each sent once; an error stands in its place: `submit` tries that one on."""
-        replies = await self._submits.run_once([self._request(submission) for submission in submissions])
-        return [_submitted(reply) if type(reply) is list else None if type(reply) is int else reply for reply in replies]
+        replies = await self.submits.run_once([self.call_of(submission) for submission in submissions])
+        return [reply if isinstance(reply, ReplyError | BrokerUnavailable) else stood(reply) for reply in replies]
 
-    def _request(self, submission: Submission) -> Call:
+    def call_of(self, submission: Submission) -> Call:
+        """Both steps as a call of `submits`; `stood` reads the answer."""
         agent, task_id, fields, delay_ms = submission
         arguments: tuple[Argument, ...] = (task_id, self._stream_ttl_ms + delay_ms, len(fields), *fields)
         then = Next(self._enqueues, self._job(agent, task_id, delay_ms), _is_new)
@@ -250,8 +250,9 @@ def _is_new(reply: Reply) -> bool:
     return bool(reply[0] == b"new")
 
 
-def _submitted(reply: Sequence[Reply]) -> Submitted:
-    return Submitted(request_of(reply[1]), ended=reply[3] == b"final")
+def stood(reply: Reply) -> Submitted | None:
+    """What stood on a stream before a submission, by the last answer of its steps: None where the job was queued behind it."""
+    return None if type(reply) is int else Submitted(request_of(reply[1]), ended=reply[3] == b"final")
 
 
 def checked(replies: Sequence[Reply], step: str) -> Sequence[Reply]:

@@ -30,17 +30,17 @@ class Client:
     def __init__(self, url: str | None = None, *, settings: Settings | None = None, broker: Broker | None = None) -> None:
         base = settings or Settings.from_env(os.environ)
         self.settings = base if url is None else base.changed(redis_url=url)
-        self._broker = broker or Broker(self.settings)
+        self.broker = broker or Broker(self.settings)
         self._owns_broker = broker is None
         self._durable: Broker | None = None
-        self._hub = following_of(self._broker.pipeline, self.settings)
-        self._cards = Cards(self._broker)
-        self._submitting = Submitting(self._broker, self._cards, self.settings.limits)
+        self._hub = following_of(self.broker.pipeline, self.settings)
+        self._cards = Cards(self.broker)
+        self.submitting = Submitting(self.broker, self._cards, self.settings.limits)
 
     async def open(self) -> Self:
         """Connects; raises BrokerUnavailable where nobody listens, ShardsMismatch for another broker's settings."""
         if self._owns_broker:
-            await self._broker.open()
+            await self.broker.open()
         return self
 
     async def close(self) -> None:
@@ -49,7 +49,7 @@ class Client:
         if self._durable is not None:
             await self._durable.close()
         if self._owns_broker:
-            await self._broker.close()
+            await self.broker.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -88,7 +88,7 @@ class Client:
             agent, skill, message, context_id, payer, task_id, deadline, delay, metadata, data, history, follows,
             sender_id, parent, traceparent,
         )  # fmt: skip
-        submitting = await self._submitting_durably() if durable else self._submitting
+        submitting = await self._submitting_durably() if durable else self.submitting
         return self.task(await submitting.submit(order))
 
     async def submit_many(self, orders: Iterable[Order], *, durable: bool = False) -> list[Task]:
@@ -97,7 +97,7 @@ class Client:
         All are checked before any is sent. Raises what `submit` raises for an order that cannot be taken, with its place;
         and NotAllSubmitted, which has the tasks and the errors by place, where the broker did not take all.
         """
-        submitting = await self._submitting_durably() if durable else self._submitting
+        submitting = await self._submitting_durably() if durable else self.submitting
         return [self.task(task_id) for task_id in await submitting.submit_many(list(orders))]
 
     async def check(self, order: Order) -> TaskRequest:
@@ -105,11 +105,11 @@ class Client:
 
         Raises UnknownAgent, UnknownSkill, InvalidRequest (MessageTooLarge, InvalidName), BrokerUnavailable.
         """
-        return await self._submitting.check(order)
+        return await self.submitting.check(order)
 
     def task(self, task_id: str) -> Task:
         """The handle of a task submitted before, by anyone; raises InvalidName. Nothing is read yet."""
-        return Task(self._broker, self._hub, task_id)
+        return Task(self.broker, self._hub, task_id)
 
     def conversation(self, agent: str, *, context_id: str | None = None, payer: str | None = None) -> Conversation:
         """A conversation with an agent: tasks that share a context, each knowing the turn before."""
@@ -117,11 +117,11 @@ class Client:
 
     async def agents(self) -> dict[str, AgentCard]:
         """Cards of all agents that ever announced themselves, by name."""
-        return await self._broker.cards()
+        return await self.broker.cards()
 
     async def queue_depths(self, agent: str) -> tuple[int, int]:
         """How many jobs of an agent may be claimed now, and how many are leased or delayed."""
-        return await self._broker.queue_depths(agent)
+        return await self.broker.queue_depths(agent)
 
     async def _submitting_durably(self) -> Submitting:
         # WAIT holds up its connection until a replica answers, so it has one of its own

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import redis
 import redis.asyncio
 import redis.exceptions
 
@@ -153,7 +154,7 @@ async def connect(
     address = without_secret(server or settings.redis_url)
     sentinels = SentinelUrl.parse(settings.redis_url)
     url = server or (settings.redis_url if sentinels is None else await sentinels.primary_url(settings.connect_timeout_s))
-    made = _redis_connection(url, settings, protocol)
+    made = _redis_connection(redis.asyncio.ConnectionPool, url, settings, protocol)
     task = asyncio.current_task()
     canceled_before = task.cancelling() if task is not None else 0
     try:
@@ -174,7 +175,21 @@ async def connect(
     return connection
 
 
-def _redis_connection(url: str, settings: Settings, protocol: int) -> Any:
+def connect_blocking(settings: Settings) -> Any:
+    """redis-py's connection without an event loop, connected to the one server of these settings; `_sock` is its socket.
+
+    Raises BrokerUnavailable, BrokerAccessDenied, InvalidSettings.
+    """
+    made = _redis_connection(redis.ConnectionPool, settings.redis_url, settings, 2)
+    try:
+        made.connect()
+    except (TimeoutError, redis.exceptions.RedisError, OSError) as error:
+        kind = BrokerAccessDenied if isinstance(error, _DENIALS) else BrokerUnavailable
+        raise kind(f"{without_secret(settings.redis_url)}: {error}") from None
+    return made
+
+
+def _redis_connection(pool_type: Any, url: str, settings: Settings, protocol: int) -> Any:
     options: dict[str, Any] = {
         "protocol": protocol,
         "decode_responses": False,
@@ -185,8 +200,7 @@ def _redis_connection(url: str, settings: Settings, protocol: int) -> Any:
     if url.startswith("rediss://"):
         options["ssl_check_hostname"] = True  # redis-py checks it by itself from version 6 on
     try:
-        pool: Any = redis.asyncio.ConnectionPool.from_url(url, **options)
-        return pool.make_connection()
+        return pool_type.from_url(url, **options).make_connection()
     except (ValueError, TypeError, AttributeError, redis.exceptions.RedisError) as error:
         raise InvalidSettings(f"redis_url {without_secret(url)}: {_why_refused(url, error)}") from None
 

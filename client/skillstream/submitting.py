@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from skillstream_schemas.card import SkillCard
 from skillstream_schemas.errors import BrokerUnavailable, NotAllSubmitted, SkillstreamError, TaskIdTaken
 from skillstream_schemas.ids import check_name, new_task_id
 from skillstream_schemas.limits import Limits
@@ -37,7 +38,15 @@ class Submitting:
 
         Raises UnknownAgent, UnknownSkill, InvalidRequest, TaskIdTaken, NotReplicated, BrokerUnavailable, BrokerRefused.
         """
-        submission = await self._prepared(order)
+        return await self.place(order, self.prepared(order) or await self._prepared(order))
+
+    def prepared(self, order: Order) -> Submission | None:
+        """The submission of an order, None where the skill's card has to be read first; raises InvalidRequest."""
+        card = self._cards.known(order.agent, order.skill)
+        return None if card is None else self._written(order, card)
+
+    async def place(self, order: Order, submission: Submission) -> str:
+        """Has the broker take a submission; returns its id, and raises what `submit` raises from here on."""
         await self._place(order, submission)
         if self._is_durable:
             await self._broker.confirm_replicated([submission])
@@ -48,7 +57,7 @@ class Submitting:
 
         Raises NotAllSubmitted where it has not, and as `submit`.
         """
-        submissions = [await self._prepared(order, f"order {place}: ") for place, order in enumerate(orders)]
+        submissions = [await self._named(place, order) for place, order in enumerate(orders)]
         standing = await self._broker.submit_many(submissions)
         left = [place for place, stood in enumerate(standing) if stood is not None]
         endings = await asyncio.gather(
@@ -67,16 +76,21 @@ class Submitting:
             await self._broker.confirm_replicated(submissions)
         return task_ids
 
-    async def _prepared(self, order: Order, where: str = "") -> Submission:
+    async def _prepared(self, order: Order) -> Submission:
+        return self._written(order, await self._cards.find(order.agent, order.skill))
+
+    async def _named(self, place: int, order: Order) -> Submission:
         try:
-            card = self._cards.known(order.agent, order.skill) or await self._cards.find(order.agent, order.skill)
-            fields = self._writer.write(order, card)
-            task_id = new_task_id() if order.task_id is None else check_name(order.task_id, "the task id")
-            return Submission(order.agent, task_id, fields, order.delay_ms())
+            return self.prepared(order) or await self._prepared(order)
+        except BrokerUnavailable:
+            raise
         except SkillstreamError as error:
-            if not where:
-                raise
-            raise type(error)(where + error.message, hint=error.hint) from None
+            raise type(error)(f"order {place}: {error.message}", hint=error.hint) from None
+
+    def _written(self, order: Order, card: SkillCard) -> Submission:
+        fields = self._writer.write(order, card)
+        task_id = new_task_id() if order.task_id is None else check_name(order.task_id, "the task id")
+        return Submission(order.agent, task_id, fields, order.delay_ms())
 
     async def _place(self, order: Order, submission: Submission) -> None:
         stood = await self._broker.submit(submission)

@@ -13,6 +13,7 @@ from skillstream_schemas.event import FinalEvent, FollowedEvent
 from skillstream_schemas.settings import Settings
 
 from .client import Client
+from .direct_line import DirectLine
 from .order import Order
 from .task import Task
 
@@ -20,7 +21,11 @@ T = TypeVar("T")
 
 
 class SyncClient:
-    """Responsible for running a `Client` in a thread; arguments and errors are those of `Client`."""
+    """Responsible for running a `Client` in a thread; arguments and errors are those of `Client`.
+
+    A thread that submits while no other does has a line of its own to the broker: waking the other thread and being woken
+    by it take longer than the broker does.
+    """
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
         self._loop = asyncio.new_event_loop()
@@ -28,6 +33,7 @@ class SyncClient:
         self._thread.start()
         try:
             self._client = Client(url, settings=settings)
+            self._line = DirectLine(self._client.settings)
             self._run(self._client.open())
         except BaseException:
             self._stop()
@@ -36,6 +42,7 @@ class SyncClient:
     def close(self) -> None:
         """Closes the connections and ends the thread; twice is safe."""
         if self._thread.is_alive():
+            self._line.close()
             self._run(self._client.close())
             self._stop()
 
@@ -45,9 +52,11 @@ class SyncClient:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def submit(self, agent: str, skill: str, message: str, **options: Any) -> SyncTask:
+    def submit(self, agent: str, skill: str, message: str, *, durable: bool = False, **options: Any) -> SyncTask:
         """Queues a task and returns its handle once the broker has it: see `Client.submit`."""
-        return SyncTask(self, self._run(self._client.submit(agent, skill, message, **options)))
+        if durable:
+            return SyncTask(self, self._run(self._client.submit(agent, skill, message, durable=True, **options)))
+        return self.task(self._submit(Order(agent, skill, message, **options)))
 
     def submit_many(self, orders: Iterable[Order], *, durable: bool = False) -> list[SyncTask]:
         """Queues many tasks at the cost of a few: see `Client.submit_many`."""
@@ -60,6 +69,17 @@ class SyncClient:
     def agents(self) -> dict[str, AgentCard]:
         """Cards of all agents that ever announced themselves, by name."""
         return self._run(self._client.agents())
+
+    def _submit(self, order: Order) -> str:
+        submitting, broker = self._client.submitting, self._client.broker
+        submission = submitting.prepared(order)
+        if submission is None:
+            return self._run(submitting.submit(order))
+        if isinstance(self._line.run(broker.submits, broker.call_of(submission)), int):
+            return submission.task_id  # the job was queued: both steps are done
+        task_id = self._run(submitting.place(order, submission))
+        self._line.open()
+        return task_id
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop.is_closed():

@@ -122,6 +122,17 @@ async def test_the_same_orders_again_run_nothing_twice_and_repair(client: Client
     assert all(len(hand.entries(task_id)) == 1 for task_id in ("t0", "t1", "t3"))
 
 
+async def test_scripts_that_the_server_forgot_are_loaded_for_both_steps(
+    client: Client, hand: HandWorker, outside: redis.Redis
+) -> None:
+    await client.agents()
+    outside.script_flush()
+    await soon(client.submit(AGENT, "say", "hi", task_id="alone"))
+    outside.script_flush()
+    await soon(client.submit_many(orders(30)))
+    assert len(hand.queued()) == 31
+
+
 @fake
 @pytest.mark.guarantee("G6")
 async def test_the_same_id_twice_among_them_is_one_task(client: Client, hand: HandWorker) -> None:
