@@ -70,9 +70,8 @@ MUTATIONS = (
         (
             (
                 _WORKER,
-                "        if not await publication.finish(fields):\n",
-                "        self._settle(dict(zip(fields[::2], fields[1::2], strict=True)))\n"
-                "        if not await publication.finish(fields):\n",
+                "        at_ms = await publication.finish(fields)\n",
+                "        self._settle(fields)\n        at_ms = await publication.finish(fields)\n",
             ),
         ),
         "broker_refuses_a_final",

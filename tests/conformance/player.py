@@ -131,9 +131,9 @@ class Player:
         if self._cancel_reason is not None:
             end = End(TaskState.CANCELED, reason=self._cancel_reason)
         last = EventId(self._attempt, self._last)
-        fields = final_fields(AGENT, end, self._text, self._chunks, {}, 1)
+        fields = final_fields(AGENT, end, self._text, self._chunks, {})
         command = partial(self.broker.finish, self.lease, last, fields)
-        if not (await command()).is_there:
+        if (await command()).at is None:
             self._is_silent = True
         return [command]
 

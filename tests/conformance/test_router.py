@@ -160,8 +160,8 @@ async def test_a_list_of_messages_is_never_replaced_by_an_older_one(stage: Stage
 async def finished(broker: WorkerBroker, lease: Lease, last: str, text: str) -> None:
     """Writes a final by hand, behind an attempt's last entry."""
     top = EventId.parse(last)
-    fields = final_fields(AGENT, End(TaskState.COMPLETED), text, top.seq - 1, {}, 1)
-    assert (await broker.finish(lease, top, fields)).is_there
+    fields = final_fields(AGENT, End(TaskState.COMPLETED), text, top.seq - 1, {})
+    assert (await broker.finish(lease, top, fields)).at
 
 
 def messages(stage: Stage) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from tests.support.submissions import submission_of
 
 AGENT = "echo"
 TASK = "t1"
-FINAL_FIELDS = ("type", "final", "state", "completed", "text", "", "metadata", "{}", "chunks", "0", "at", "1")
+FINAL_FIELDS = ("type", "final", "state", "completed", "text", "", "metadata", "{}", "chunks", "0")
 Fields = dict[str, str]
 
 

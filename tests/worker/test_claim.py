@@ -212,7 +212,7 @@ async def test_scripts_touch_no_key_that_they_do_not_declare(bench: ProtocolBenc
         await w1.request_cancel("t1", "enough")
         again = await bench.claimed("t1", "w2")
         assert isinstance(await w2.open_attempt(again, None), MustClose)
-        assert (await w2.finish(lease, EventId(1, 1), FINAL_FIELDS)).is_there
+        assert (await w2.finish(lease, EventId(1, 1), FINAL_FIELDS)).at
         assert isinstance(await w2.open_attempt(again, None), AlreadyFinal)
         await w2.settle(AGENT, [Settlement("t1", b"result")])
         await w2.open_attempt(again._replace(task_id="stock"), a_request())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any, cast
 
 import pytest
 
@@ -37,10 +39,10 @@ async def test_a_final_stands_behind_the_last_entry_and_rings(bench: ProtocolBen
     lease, _ = await bench.opened(TASK)
     bench.outside.pexpire(bench.keys.events(TASK), 60_000)
     broker = await bench.broker()
-    assert await broker.finish(lease, LAST, FINAL_FIELDS) == Finish(is_there=True)
+    finish = await broker.finish(lease, LAST, FINAL_FIELDS)
     event_id, fields = bench.entries(TASK)[-1]
     assert event_id == "1-2"
-    assert list(fields.items()) == list(zip(FINAL_FIELDS[::2], FINAL_FIELDS[1::2], strict=True))
+    assert list(fields.items()) == [*zip(FINAL_FIELDS[::2], FINAL_FIELDS[1::2], strict=True), ("at", str(finish.at))]
     assert bench.rings(TASK)[-1] == {"kind": "final"}
     assert bench.outside.pttl(bench.keys.events(TASK)) > 60_000
 
@@ -49,10 +51,32 @@ async def test_a_final_stands_behind_the_last_entry_and_rings(bench: ProtocolBen
 async def test_a_final_repeated_after_a_lost_answer_is_there_once(bench: ProtocolBench) -> None:
     lease, _ = await bench.opened(TASK)
     broker = await bench.broker()
-    for _ in range(3):
-        assert await broker.finish(lease, LAST, FINAL_FIELDS) == Finish(is_there=True)
+    answers = [await broker.finish(lease, LAST, FINAL_FIELDS) for _ in range(3)]
+    assert answers == [Finish(int(bench.entries(TASK)[-1][1]["at"]))] * 3
     assert bench.ids(TASK) == ["0-1", "1-1", "1-2"]
     assert [ring["kind"] for ring in bench.rings(TASK)] == ["submitted", "opened", "final"]
+
+
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000])
+async def test_a_final_has_the_time_of_the_broker_whatever_its_worker_takes_for_it(
+    bench: ProtocolBench, monkeypatch: pytest.MonkeyPatch, ahead_ms: int
+) -> None:
+    lease, _ = await bench.opened(TASK)
+    publication = await publication_of(bench, lease)
+    monkeypatch.setattr(Clock, "now_ms", lambda _clock: time.time_ns() // 1_000_000 + ahead_ms)
+    publication.add_text("said")
+    before_ms = broker_ms(bench)
+    at_ms = await soon(publication.finish(FINAL_FIELDS))
+    (said, ended) = (int(fields["at"]) for _, fields in bench.entries(TASK)[-2:])
+    assert abs(said - before_ms) > 3_000_000
+    assert before_ms <= ended <= broker_ms(bench)
+    assert at_ms == ended
+
+
+def broker_ms(bench: ProtocolBench) -> int:
+    """The broker's time (unix ms)."""
+    seconds, micros = cast(Any, bench.outside.time())
+    return int(seconds * 1000 + micros // 1000)
 
 
 @pytest.mark.guarantee("G4")
@@ -62,7 +86,7 @@ async def test_an_attempt_that_was_fenced_writes_no_final(bench: ProtocolBench) 
     await bench.opened_by(await bench.claimed(TASK, "w2"))
     before = bench.entries(TASK)
     publication = await publication_of(bench, old)
-    assert await publication.finish(FINAL_FIELDS) is False
+    assert await publication.finish(FINAL_FIELDS) is None
     assert publication.loss is Loss.FENCED
     assert bench.entries(TASK) == before
     assert "final" not in [ring["kind"] for ring in bench.rings(TASK)]
@@ -72,7 +96,7 @@ async def test_no_final_without_a_stream(bench: ProtocolBench) -> None:
     lease, _ = await bench.opened(TASK)
     bench.outside.delete(bench.keys.events(TASK))
     publication = await publication_of(bench, lease)
-    assert await publication.finish(FINAL_FIELDS) is False
+    assert await publication.finish(FINAL_FIELDS) is None
     assert publication.loss is Loss.GONE
     assert bench.entries(TASK) == []
 
@@ -81,7 +105,7 @@ async def test_no_final_without_a_stream(bench: ProtocolBench) -> None:
 async def test_no_final_over_entries_that_the_broker_lost(bench: ProtocolBench) -> None:
     lease, _ = await bench.opened(TASK)
     broker = await bench.broker()
-    assert await broker.finish(lease, EventId(1, 4), FINAL_FIELDS) == Finish(False, LAST)
+    assert await broker.finish(lease, EventId(1, 4), FINAL_FIELDS) == Finish(None, LAST)
     assert bench.ids(TASK) == ["0-1", "1-1"]
 
 
@@ -96,7 +120,7 @@ async def test_an_entry_of_another_under_the_id_of_the_final_is_no_final(bench: 
     bench.add(TASK, "1-2", type="chunk", text="of another")
     bench.outside.expire(bench.keys.events(TASK), 60)
     before = bench.entries(TASK)
-    assert await publication.finish(FINAL_FIELDS) is False
+    assert await publication.finish(FINAL_FIELDS) is None
     assert publication.loss is Loss.WENT_BACK
     assert bench.entries(TASK) == before
 
@@ -117,7 +141,7 @@ async def test_nothing_follows_a_final(bench: ProtocolBench) -> None:
     assert await broker.submit(submission_of(TASK, a_request())) == Submitted(a_request(), ended=True)
     bench.lapse(TASK)
     await broker.open_attempt(await bench.claimed(TASK, "w2"), None)
-    assert await broker.finish(lease, FINAL, FINAL_FIELDS) == Finish(False, FINAL)
+    assert await broker.finish(lease, FINAL, FINAL_FIELDS) == Finish(None, FINAL)
     assert bench.entries(TASK) == before
 
 

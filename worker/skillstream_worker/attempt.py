@@ -225,11 +225,11 @@ class Attempt:
         await publication.flush()
         text = publication.text if publication.has_text else end.own_text
         usage = self._context.counted if self._context is not None else {}
-        now_ms = self._services.clock.now_ms()
-        fields = final_fields(self._agent.name, end, text, publication.chunks, usage, now_ms)
-        if not await publication.finish(fields):
+        fields = final_fields(self._agent.name, end, text, publication.chunks, usage)
+        at_ms = await publication.finish(fields)
+        if at_ms is None:
             return await self._abandon(str(publication.loss), publication)
-        self._settle(fields)
+        self._settle([*fields, "at", str(at_ms)])
         return Outcome.FINISHED
 
     async def _abandon(self, reason: str, publication: Publication) -> Outcome:

@@ -78,13 +78,15 @@ class Top(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """The answer to a final: whether it stands on the stream; `top` is the last entry that does where it does not, if any."""
+    """The answer to a final: when it was added (unix ms), None where it does not stand on the stream.
 
-    is_there: bool
+    `top` is the last entry that does in that case, if any.
+    """
+
+    at: int | None
     top: EventId | None = None
 
 
-_FINISHED = Finish(is_there=True)
 _FIRST_HEAD, _FIRST_TAIL = FIRST_ENTRY
 
 
@@ -157,15 +159,15 @@ class WorkerBroker(Broker):
         return _opening(*await self.pipeline.run_and_read(OPEN, keys, arguments, first))
 
     async def finish(self, lease: Lease, last: EventId, fields: Sequence[str]) -> Finish:
-        """Adds a final right behind the attempt's last entry and rings (rule P6)."""
+        """Adds a final, given without its time, right behind the attempt's last entry and rings (rule P6)."""
         keys = [self.keys.events(lease.task_id), self.keys.inbox_of(lease.task_id)]
         attempt, seq = last
         ids = (f"{attempt}-{seq}", f"{attempt}-{seq + 1}")
         arguments: list[Argument] = [lease.task_id, lease.claim, *ids, self._stream_ttl_ms, *fields]
-        outcome, top = await self.pipeline.run(FINISH, keys, arguments)
+        outcome, top, *at = await self.pipeline.run(FINISH, keys, arguments)
         if outcome == b"ok":
-            return _FINISHED
-        return Finish(is_there=False, top=EventId.parse(top.decode()) if top else None)
+            return Finish(int(at[0]))
+        return Finish(None, EventId.parse(top.decode()) if top else None)
 
     async def look(self, task_id: str, attempt: int) -> Top:
         """What stands on top of a stream, and the claim shown by the opening of `attempt` (rule P5)."""

@@ -10,8 +10,8 @@ from skillstream_schemas.request import compact_json
 from .outcome import End
 
 
-def final_fields(agent: str, end: End, text: str, chunks: int, usage: Mapping[str, int | float], at_ms: int) -> list[str]:
-    """The final's fields as name, value, …, in the order of `FinalEvent.to_fields`."""
+def final_fields(agent: str, end: End, text: str, chunks: int, usage: Mapping[str, int | float]) -> list[str]:
+    """The final's fields as name, value, …, in the order of `FinalEvent.to_fields`, without its time."""
     fields = ["type", "final", "state", end.state.value, "text", text]
     if end.data is not None:
         fields += ["data", compact_json(end.data)]
@@ -26,5 +26,5 @@ def final_fields(agent: str, end: End, text: str, chunks: int, usage: Mapping[st
         fields += ["reason", end.reason]
     if usage:
         fields += ["usage", compact_json(usage)]
-    fields += ["chunks", str(chunks), "at", str(at_ms)]
+    fields += ["chunks", str(chunks)]
     return fields

@@ -161,14 +161,17 @@ class Publication:
             await self._outbox.advance()
         self._outbox.check()
 
-    async def finish(self, fields: Sequence[str]) -> bool:
-        """Adds the final behind everything said; False where the attempt lost its stream (rule P6)."""
+    async def finish(self, fields: Sequence[str]) -> int | None:
+        """Adds the final, given without its time, behind everything said (rule P6).
+
+        Returns when that was (unix ms, the broker's clock), None where the attempt lost its stream.
+        """
         if self._said.fresh or self._buffer.chars or not self._outbox.is_empty:
             await self.flush()
         finish = await self._broker.finish(self._lease, EventId(self._attempt, self._outbox.acknowledged), fields)
-        if not finish.is_there:
+        if finish.at is None:
             self._outbox.lose(loss_behind(finish.top, self._attempt))
-        return finish.is_there
+        return finish.at
 
     async def hand_back(self, why: HandedBack) -> None:
         """Says that another attempt is to go on, and waits until that has arrived (rule P10); raises Unpublishable."""
