@@ -95,7 +95,7 @@ async def history(
     as_json: JsonOption = False,
     wide: WideOption = False,
 ) -> Exit:
-    """Print the messages of a conversation, oldest first."""
+    """Print the messages of a conversation in the order in which its tasks ended."""
     async with _reports(database) as reports:
         messages = await reports.history(check_name(context, "the context id"))
     if not messages:

@@ -49,15 +49,17 @@ def check_accounts(store: sqlite3.Connection, report: Report) -> None:
 def check_contexts(broker: Any, store: sqlite3.Connection, report: Report) -> None:
     """Checks that each conversation's list on the broker holds the newest messages of the database."""
     for (context_id,) in store.execute("SELECT DISTINCT context_id FROM messages WHERE context_id IS NOT NULL"):
-        query = "SELECT id, task_id, role, text FROM messages WHERE context_id = ? ORDER BY id"
+        query = "SELECT id, task_id, role, text, turn_at FROM messages WHERE context_id = ? ORDER BY turn_at, task_id, id"
         rows = store.execute(query, (context_id,)).fetchall()
         key = f"skillstream:context:{{{context_id}}}"
         kept = [json.loads(text) for text in broker.lrange(f"{key}:messages", 0, -1)]
-        wanted = [(row["task_id"], row["role"], row["text"]) for row in rows[-_KEPT_MESSAGES:]]
+        newest = rows[-_KEPT_MESSAGES:]
+        wanted = [(row["task_id"], row["role"], row["text"]) for row in newest]
         found = [(turn.get("task_id"), turn["role"], turn["text"]) for turn in kept]
         report.expect(found == wanted, f"context {context_id}: {len(found)} messages on the broker, {len(wanted)} to be kept")
         version = broker.get(f"{key}:version")
-        report.expect(version == str(rows[-1]["id"]), f"context {context_id}: version {version} for message {rows[-1]['id']}")
+        last_recorded = max(row["id"] for row in newest)
+        report.expect(version == str(last_recorded), f"context {context_id}: version {version} for message {last_recorded}")
 
 
 def _check_charge(

@@ -138,6 +138,35 @@ async def test_a_conversation_is_read_in_pages(http: httpx.AsyncClient, worker: 
     assert error_of(await http.get("/v1/contexts/other/messages")) == (404, "unknown_context")
 
 
+async def test_a_page_goes_on_behind_its_cursor_where_a_turn_was_recorded_late(
+    http: httpx.AsyncClient, http_settings: Settings
+) -> None:
+    async def read(**parameters: int) -> dict[str, Any]:
+        response = await http.get("/v1/contexts/chat/messages", params=parameters)
+        page: dict[str, Any] = response.json()
+        return page | {"texts": [message["text"] for message in page["messages"]]}
+
+    def turn(number: int) -> Turns:
+        record = TaskRecord(
+            id=f"t{9 - number}", state=TaskState.COMPLETED, agent="poet", skill="rhyme", submitted_at=number, attempt=1,
+            context_id="chat", finished_at=10 + number, last_event_id="1-2",
+        )  # fmt: skip
+        return Turns(record, f"ask {number}", f"say {number}")
+
+    store = await Store(http_settings).open()
+    await store.apply([turn(2), turn(4)])
+    first = await read(limit=3)
+    assert first["texts"] == ["ask 2", "say 2", "ask 4"]
+    await store.apply([turn(1), turn(3), turn(5)])
+    await store.close()
+    rest = await read(after=first["next_after"], limit=3)
+    assert (rest["texts"], "next_after" in rest) == (["say 4", "ask 5", "say 5"], True)
+    assert await read(after=rest["next_after"]) == {"context_id": "chat", "messages": [], "texts": []}
+    assert (await read())["texts"] == [f"{verb} {number}" for number in range(1, 6) for verb in ("ask", "say")]
+    assert error_of(await http.get("/v1/contexts/chat/messages?after=99")) == (422, "invalid_request")
+    assert error_of(await http.get("/v1/contexts/other/messages?after=99")) == (404, "unknown_context")
+
+
 async def test_a_page_of_a_conversation_is_bounded_in_size(http: httpx.AsyncClient, http_settings: Settings) -> None:
     store = await Store(http_settings).open()
     for number in range(3):

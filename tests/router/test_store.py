@@ -147,11 +147,6 @@ async def test_messages_are_listed_as_they_were_said_and_measured_in_utf8(store:
     assert recent.size_bytes == len(spoken.encode())
 
 
-async def test_turns_of_one_batch_stand_in_the_order_in_which_they_ended(store: Store, ledger_file: LedgerFile) -> None:
-    await store.apply(turns(record("a", finished_at=9000), record("b", finished_at=3000)))
-    assert ledger_file.rows("SELECT task_id FROM messages WHERE role = 'agent' ORDER BY id") == [("b",), ("a",)]
-
-
 async def test_a_value_that_no_database_takes_is_refused_and_nothing_of_the_batch_stays(
     store: Store, ledger_file: LedgerFile
 ) -> None:

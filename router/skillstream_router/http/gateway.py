@@ -134,16 +134,16 @@ class Gateway:
             raise UnknownTask(f"task {task_id}") from None
 
     async def messages(self, caller: Caller, context_id: str, after: int, limit: int) -> tuple[list[Message], bool]:
-        """A page of a conversation of the caller's, oldest first, and whether there may be more; raises UnknownContext."""
+        """A page of a conversation of the caller's, and whether there may be more.
+
+        Raises UnknownContext, and InvalidRequest where `after` is no message of it.
+        """
         self.check_may_write(caller)
         check_name(context_id, "the context id")
         owner = await self._store.owner_of_context(context_id)
-        if not caller.is_open and owner != caller.payer:
+        if owner is None or not (caller.is_open or owner == caller.payer):
             raise UnknownContext(f"context {context_id}")
-        found, more = await self._store.messages(context_id, after, limit)
-        if owner is None and not found:
-            raise UnknownContext(f"context {context_id}")
-        return found, more
+        return await self._store.messages(context_id, after, limit)
 
     async def agents(self, caller: Caller) -> list[AgentCard]:
         """Cards of all agents by name."""

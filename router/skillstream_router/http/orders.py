@@ -93,7 +93,10 @@ class MessageAnswer(BaseModel):
 
 
 class MessagesAnswer(BaseModel):
-    """A page of a conversation, oldest first; `next_after` is the cursor of the next page, absent at the end."""
+    """A page of a conversation, in the order in which its tasks ended.
+
+    `next_after` is the cursor of the next page, absent at the end.
+    """
 
     context_id: str
     messages: list[MessageAnswer]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets as random
 from typing import Self
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, literal, select, tuple_, update
 
+from skillstream_schemas.errors import InvalidRequest
 from skillstream_schemas.gateway_errors import UnknownKey
 from skillstream_schemas.settings import Settings
 
@@ -17,7 +18,7 @@ from .gateway_tables import api_keys, context_owners, secrets
 from .record import TaskRecord
 from .reports import Message, messages_of, task_and_text
 from .state import tasks_by_id
-from .tables import messages, tasks
+from .tables import CONVERSATION_ORDER, messages, tasks
 
 PAGE_CHARS = 8 * 1024 * 1024
 """A text may have twice as many: a page of a thousand must not fill the memory."""
@@ -113,13 +114,21 @@ class GatewayStore:
         return await self._database.read(read)
 
     async def messages(self, context_id: str, after: int, limit: int) -> tuple[list[Message], bool]:
-        """Messages of a context behind the message id `after`, oldest first, and whether there may be more.
+        """Messages of a context that stand behind its message `after` (an id; 0: all), and whether there may be more.
 
-        `limit` at most, fewer where their texts are over `PAGE_CHARS` together, but one at least.
+        They come in the order in which tasks ended. `limit` at most, fewer where their texts are over `PAGE_CHARS`
+        together, but one at least. Raises InvalidRequest where `after` is no message of this context.
         """
-        query = messages_of(context_id).where(messages.c.id > after).limit(limit).execution_options(yield_per=_ROWS_AT_ONCE)
+        place = select(*CONVERSATION_ORDER).where(messages.c.id == after, messages.c.context_id == context_id)
+        whole = messages_of(context_id).limit(limit).execution_options(yield_per=_ROWS_AT_ONCE)
 
         def read(connection: Connection) -> tuple[list[Message], bool]:
+            query = whole
+            if after:
+                last = connection.execute(place).one_or_none()
+                if last is None:
+                    raise InvalidRequest(f"after: context {context_id} has no message {after}")
+                query = whole.where(tuple_(*CONVERSATION_ORDER) > tuple_(*map(literal, last)))
             page: list[Message] = []
             size = 0
             for row in connection.execute(query):
@@ -142,7 +151,7 @@ def _owner(connection: Connection, context_id: str) -> str | None:
         select(tasks.c.payer)
         .select_from(messages.join(tasks, tasks.c.id == messages.c.task_id))
         .where(messages.c.context_id == context_id)
-        .order_by(messages.c.id)
+        .order_by(*CONVERSATION_ORDER)
         .limit(1)
     )
     found = connection.execute(first).one_or_none()

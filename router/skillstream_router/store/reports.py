@@ -14,7 +14,7 @@ from skillstream_schemas.state import TaskState
 from .database import Database
 from .record import TaskRecord
 from .state import tasks_by_id
-from .tables import accounts, messages, postings, tasks, transfers
+from .tables import CONVERSATION_ORDER, accounts, messages, postings, tasks, transfers
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Reports:
         return await self._database.read(lambda connection: [TaskRecord.from_row(row) for row in connection.execute(query)])
 
     async def history(self, context_id: str) -> list[Message]:
-        """All messages of a context, oldest first."""
+        """All messages of a context, in the order in which its tasks ended."""
         query = messages_of(context_id)
         return await self._database.read(lambda connection: [Message(*row) for row in connection.execute(query)])
 
@@ -122,6 +122,6 @@ def task_and_text(connection: Connection, task_id: str) -> tuple[TaskRecord, str
 
 
 def messages_of(context_id: str) -> Select[tuple[Any, ...]]:
-    """The query for what makes the `Message`s of a context, oldest first."""
+    """The query for what makes the `Message`s of a context, in the order in which its tasks ended."""
     columns = (messages.c.id, messages.c.task_id, messages.c.role, messages.c.text, messages.c.at)
-    return select(*columns).where(messages.c.context_id == context_id).order_by(messages.c.id)
+    return select(*columns).where(messages.c.context_id == context_id).order_by(*CONVERSATION_ORDER)

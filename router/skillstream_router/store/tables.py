@@ -48,10 +48,15 @@ messages = Table(
     Column("role", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
+    # when the task ended, the same in both messages of a turn
+    Column("turn_at", BigInteger, nullable=False),
     UniqueConstraint("task_id", "role"),
-    Index("messages_by_context", "context_id", "id"),
+    Index("messages_by_turn", "context_id", "turn_at"),
     sqlite_autoincrement=True,
 )
+
+CONVERSATION_ORDER = (messages.c.turn_at, messages.c.task_id, messages.c.id)
+"""The order of a conversation, whichever turn was recorded first: as tasks ended, a question right before its answer."""
 
 accounts = Table(
     "accounts",

@@ -24,10 +24,9 @@ if top[1] ~= ARGV[3] then return {'other', top[1]} end
 -- by these times the messages of a conversation are ordered: clocks of workers differ
 local time = redis.call('TIME')
 local at = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-local fields = {unpack(ARGV, 6)}
-fields[#fields + 1] = 'at'
-fields[#fields + 1] = at
-redis.call('XADD', KEYS[1], ARGV[4], unpack(fields))
+ARGV[#ARGV + 1] = 'at'
+ARGV[#ARGV + 1] = at
+redis.call('XADD', KEYS[1], ARGV[4], unpack(ARGV, 6))
 redis.call('PEXPIRE', KEYS[1], ARGV[5], 'GT')
 redis.call('XADD', KEYS[2], '*', 'task', ARGV[1], 'kind', 'final')
 return {'ok', ARGV[4], at}

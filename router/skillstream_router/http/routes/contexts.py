@@ -20,10 +20,10 @@ async def messages(
     context_id: str,
     request: Request,
     caller: CallerOf,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="Id of the last message that is known already.")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="Id of the message behind which the page begins; 0: the first.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """The messages of a conversation, oldest first: those of its ended tasks."""
+    """The messages of a conversation in the order in which its tasks ended."""
     gateway: Gateway = request.app.state.gateway
     found, more = await gateway.messages(caller, context_id, after, limit)
     page: dict[str, Any] = {"context_id": context_id, "messages": [asdict(message) for message in found]}
