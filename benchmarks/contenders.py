@@ -41,10 +41,11 @@ class Contender:
     @property
     def is_ours(self) -> bool:
         """True for skillstream."""
-        return self.program == "skillstream"
+        return self.program.startswith("skillstream")
 
 
 OURS = Contender("skillstream", "skillstream")
+OURS_SYNC = Contender("skillstream, SyncClient", "skillstream_sync")
 FLOOR = Contender("ceiling: floor-state", "floor")
 ARQ = Contender("arq", "arq", "arq", "default")
 ARQ_FAST = Contender("arq, poll 10 ms", "arq", "arq", "fast")
