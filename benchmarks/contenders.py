@@ -46,6 +46,7 @@ class Contender:
 
 OURS = Contender("skillstream", "skillstream")
 OURS_SYNC = Contender("skillstream, SyncClient", "skillstream_sync")
+TWO_STEPS = Contender("ceiling: its two scripts, bare socket", "two_steps")
 FLOOR = Contender("ceiling: floor-state", "floor")
 ARQ = Contender("arq", "arq", "arq", "default")
 ARQ_FAST = Contender("arq, poll 10 ms", "arq", "arq", "fast")
