@@ -28,7 +28,7 @@ from .skill import (
 )
 from .threads import in_thread
 
-F = TypeVar("F", StreamingFunction, PlainFunction, BlockingStreamingFunction, BlockingFunction)
+F = TypeVar("F", bound=StreamingFunction | PlainFunction | BlockingStreamingFunction | BlockingFunction)
 
 
 class Agent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Piece = str | Response | BaseModel | dict[str, Any]
 """What a streaming skill yields and a plain one returns."""
-StreamingFunction = Callable[[str, "TaskContext"], AsyncGenerator[Piece, None]]
+StreamingFunction = Callable[[str, "TaskContext"], AsyncIterator[Piece]]
 PlainFunction = Callable[[str, "TaskContext"], Awaitable[Piece | None]]
 BlockingStreamingFunction = Callable[[str, "SyncTaskContext"], Iterator[Piece]]
 BlockingFunction = Callable[[str, "SyncTaskContext"], Piece | None]
