@@ -119,6 +119,32 @@ def test_options_out_of_range_are_refused(agent: Agent, options: dict[str, Any])
     assert agent.skills == {}
 
 
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [
+        ("name", 5), ("description", None), ("tags", "search"), ("tags", [5]), ("examples", 5), ("timeout", "10"),
+        ("max_attempts", "3"), ("max_attempts", 1.5), ("retry_on", ConnectionError), ("retry_on", ("ConnectionError",)),
+        ("retry_on", "x"), ("chunking", "word"),
+    ],
+)  # fmt: skip
+def test_an_argument_of_another_kind_is_refused_by_its_name(agent: Agent, argument: str, wrong: Any) -> None:
+    name = str(wrong) if argument == "name" else "s"
+    with pytest.raises(TypeError, match=f"^skill '{name}' of agent 'researcher': {argument} "):
+        agent.skill(**{"name": "s", argument: wrong})(returns)
+    assert agent.skills == {}
+
+
+@pytest.mark.parametrize("options", [{"max_attempts": 0}, {"timeout": 0}, {"on_retry": "never"}, {"price_usd": "free"}])
+def test_a_refusal_says_whose_argument_it_is(agent: Agent, options: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, InvalidRequest), match=f"skill 's' of agent 'researcher': {next(iter(options))}"):
+        agent.skill("s", **options)
+
+
+def test_an_agent_name_is_text() -> None:
+    with pytest.raises(TypeError, match="the agent name 5 is no text"):
+        Agent(5)  # type: ignore[arg-type]
+
+
 def test_a_name_is_registered_once(agent: Agent) -> None:
     agent.skill("s")(returns)
     with pytest.raises(ValueError, match="has a skill 's' already"):

@@ -11,11 +11,12 @@ from arq.worker import Function
 from skillstream_schemas import keys
 from skillstream_schemas.card import AgentCard
 from skillstream_schemas.ids import check_name
-from skillstream_schemas.limits import DEFAULT_ATTEMPTS, MAX_LABEL_CHARS, MOST_ATTEMPTS
-from skillstream_schemas.money import Price, usd_to_micros
+from skillstream_schemas.limits import DEFAULT_ATTEMPTS
+from skillstream_schemas.money import Price
 from skillstream_schemas.request import OnRetry
 
 from .chunking import Chunking
+from .declaration import Declaration
 from .skill import (
     BlockingFunction,
     BlockingStreamingFunction,
@@ -46,6 +47,8 @@ class Agent:
         functions: Sequence[Function | Callable[..., Any]] = (),
         cron_jobs: Sequence[CronJob] = (),
     ) -> None:
+        if not isinstance(name, str):  # such as @Agent
+            raise TypeError(f"the agent name {name!r} is no text")
         self.name = check_name(name, "the agent name")
         self.description = description
         self.skills: dict[str, Skill] = {}
@@ -86,10 +89,15 @@ class Agent:
         A plain generator function or function may block: it runs in a thread of its own, with a SyncTaskContext.
         `timeout` is seconds for one attempt. `retry_on` names exceptions that start another attempt with backoff.
         `on_retry` says what the next attempt does: `restart`, `resume` (it finds `context.partial_text`) or `fail`.
-        Raises TypeError for another kind of function or other parameters, ValueError for values out of range,
+        Raises TypeError for another kind of function, parameter or argument, ValueError for values out of range,
         InvalidRequest for the price.
         """
-        self._check(name, max_attempts, timeout, on_retry)
+        declaration = Declaration(self.name, name, self.skills)
+        declaration.check(
+            description=description, tags=tags, examples=examples, timeout=timeout, max_attempts=max_attempts,
+            retry_on=retry_on, on_retry=on_retry, chunking=chunking,
+        )  # fmt: skip
+        price_micros = declaration.price_micros(price_usd)
 
         def register(function: F) -> F:
             check_parameters(name, function)
@@ -97,7 +105,7 @@ class Agent:
                 name=name,
                 function=function if is_async(function) else in_thread(function),
                 description=description,
-                price_micros=0 if price_usd is None else usd_to_micros(price_usd),
+                price_micros=price_micros,
                 tags=tuple(tags),
                 examples=tuple(examples),
                 timeout_s=timeout,
@@ -110,20 +118,6 @@ class Agent:
             return function
 
         return register
-
-    def _check(self, name: str, max_attempts: int, timeout: float | None, on_retry: str) -> None:
-        if callable(name):
-            raise TypeError('a skill has a name: @agent.skill("research") instead of @agent.skill')
-        if on_retry not in tuple(OnRetry):
-            raise ValueError(f"on_retry {on_retry!r} is none of {', '.join(OnRetry)}")
-        if not name or len(name) > MAX_LABEL_CHARS:
-            raise ValueError(f"a skill's name has 1 to {MAX_LABEL_CHARS} characters")
-        if name in self.skills:
-            raise ValueError(f"agent {self.name} has a skill {name!r} already")
-        if not 1 <= max_attempts <= MOST_ATTEMPTS:
-            raise ValueError(f"max_attempts {max_attempts} is not between 1 and {MOST_ATTEMPTS}")
-        if timeout is not None and not timeout > 0:  # nor NaN
-            raise ValueError(f"timeout {timeout} s is not positive")
 
 
 SocietyAgent = Agent

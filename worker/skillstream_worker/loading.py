@@ -5,15 +5,21 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
 
+import skillstream
+import skillstream_schemas
 from skillstream_schemas.errors import InvalidTarget
 
 from .agent import Agent
 
-_NOT_THE_AUTHORS = (Path(__file__).parent, Path(importlib.__file__).parent)
+_OURS = [Path(part.__file__).parent for part in (skillstream_schemas, skillstream, sys.modules[__package__]) if part.__file__]
+_PATHS = sysconfig.get_paths()
+_PYTHONS = [Path(_PATHS[name]) for name in ("stdlib", "platstdlib")]
+_INSTALLED = [Path(_PATHS[name]) for name in ("purelib", "platlib")]
 
 
 def load_agent(target: str) -> Agent:
@@ -70,6 +76,13 @@ def _place(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen importlib")]
-    own = [frame for frame in frames if Path(frame.filename).parent not in _NOT_THE_AUTHORS]
-    where = (own or frames)[-1]
+    others = [frame for frame in frames if not _is_in(frame, _OURS)]
+    # an agent may be installed too: then the last line of any package is the nearest
+    installed = [frame for frame in others if _is_in(frame, _INSTALLED) or not _is_in(frame, _PYTHONS)]
+    own = [frame for frame in installed if not _is_in(frame, _INSTALLED)]
+    where = (own or installed or others or frames)[-1]
     return f"{where.filename}:{where.lineno}"
+
+
+def _is_in(frame: traceback.FrameSummary, folders: list[Path]) -> bool:
+    return any(Path(frame.filename).is_relative_to(folder) for folder in folders)
