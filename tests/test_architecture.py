@@ -13,12 +13,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = {
     "schemas": ROOT / "schemas" / "skillstream_schemas",
+    "command": ROOT / "client" / "skillstream_command",
     "client": ROOT / "client" / "skillstream",
     "worker": ROOT / "worker" / "skillstream_worker",
     "router": ROOT / "router" / "skillstream_router",
 }
 FORBIDDEN = {
     "schemas": {"skillstream", "skillstream_worker", "skillstream_router", "redis", "arq", "hiredis", "socket", "asyncio"},
+    "command": {"skillstream_schemas", "skillstream_worker", "skillstream_router", "redis", "pydantic", "typer", "asyncio"},
     "client": {"skillstream_worker", "skillstream_router", "arq"},
     "worker": {"skillstream_router"},
     "router": {"skillstream_worker", "arq"},

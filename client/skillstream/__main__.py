@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 
+from skillstream_command import INTERRUPTED, end_at_ctrl_c
+
 _NEEDED = ("typer", "rich")
-_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -20,9 +21,10 @@ def main() -> None:
         from .cli.app import run
 
         run()
-    except KeyboardInterrupt:  # while it is still importing
-        raise SystemExit(_INTERRUPTED) from None
+    except KeyboardInterrupt:  # between two steps, none of which has it in hand
+        raise SystemExit(INTERRUPTED) from None
 
 
 if __name__ == "__main__":
+    end_at_ctrl_c()
     main()

@@ -14,6 +14,7 @@ from skillstream.cli.target import database_settings, settings_from
 from skillstream_schemas.gateway_errors import AddressInUse
 from skillstream_schemas.ids import check_name
 from skillstream_schemas.money import micros_to_usd
+from skillstream_schemas.settings import without_secret
 from skillstream_schemas.state import TaskState
 
 from . import keys_cli
@@ -144,7 +145,8 @@ async def statement(
 async def _run(running: Router, *, until_eof: bool) -> None:
     if until_eof:
         when_parent_ends(running.stop)
-    await run_until_told(running, _announce(running))
+    broker, database = map(without_secret, (running.settings.redis_url, running.settings.database_url))
+    await run_until_told(running, _announce(running), f"the broker at {broker} and the database {database}")
     write(f"router {running.name} has stopped")
 
 

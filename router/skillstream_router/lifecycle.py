@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Self
 
+from skillstream.breaking_off import finish_unless
+
 
 class Lifecycle(ABC):
     """Responsible for when a process starts and stops; what starts and stops, and in which order, its subclass says."""
@@ -23,18 +25,20 @@ class Lifecycle(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Starts all roles; none is left running where it raises."""
+        """Starts all roles; none is left running where it raises, or is broken off."""
 
     async def run(self) -> None:
         """Runs until `stop`, or until a role ends that never should; errors as those of `start`, and the role's."""
-        async with self:
-            asked = asyncio.ensure_future(self._stop_asked.wait())
-            try:
-                done, _ = await asyncio.wait((asked, *self._running()), return_when=asyncio.FIRST_COMPLETED)
-                for role in done - {asked}:
-                    role.result()
-            finally:
-                asked.cancel()
+        if not await finish_unless(self._stop_asked, self.start()):
+            return
+        asked = asyncio.ensure_future(self._stop_asked.wait())
+        try:
+            done, _ = await asyncio.wait((asked, *self._running()), return_when=asyncio.FIRST_COMPLETED)
+            for role in done - {asked}:
+                role.result()
+        finally:
+            asked.cancel()
+            await self._shut_down()
 
     def stop(self) -> None:
         """Has `run` stop cleanly."""

@@ -9,12 +9,23 @@ from typing import Annotated, Any
 
 import typer
 
+from skillstream.breaking_off import finish_unless
 from skillstream.cli.exits import Exit, exit_of_error
 from skillstream.cli.options import RedisOption
 from skillstream.cli.output import write
-from skillstream.cli.process import UntilEof, calm_garbage_collector, leave, log_to_stderr, run_loop, when_parent_ends, when_told
+from skillstream.cli.process import (
+    UntilEof,
+    calm_garbage_collector,
+    leave,
+    log_to_stderr,
+    run_loop,
+    saying_what_takes_long,
+    when_parent_ends,
+    when_told,
+)
 from skillstream.cli.target import environment_of, settings_from
 from skillstream_schemas.errors import SkillstreamError
+from skillstream_schemas.settings import without_secret
 
 from .app import Worker
 from .loading import load_agent
@@ -50,17 +61,20 @@ def worker(
     try:
         log_to_stderr()
         settings = settings_from(redis_url=redis, concurrency=concurrency, lease_s=lease, grace_s=grace)
-        running = Worker([load_agent(target) for target in targets], settings)
+        agents = [load_agent(target) for target in targets]
+        running = Worker(agents, settings)
     except SkillstreamError as error:
         sys.stderr.write(f"{error}\n")
         raise typer.Exit(int(exit_of_error(error))) from None
     if check:
+        for agent in agents:
+            write(f"agent {agent.name} can be run: {', '.join(agent.skills) or 'plain functions alone'}")
         raise typer.Exit(int(Exit.OK))
     if processes > 1:
         flags = ["--lease", str(settings.lease_s), "--grace", str(settings.grace_s), "--concurrency", str(settings.concurrency)]
         flags += ["--burst"] if burst else []
         command = [sys.executable, "-m", "skillstream", "worker", *targets, *flags, "--until-eof"]
-        raise typer.Exit(asyncio.run(Processes(command, processes, environment_of(settings)).run()))
+        raise typer.Exit(run_loop(Processes(command, processes, environment_of(settings)).run()))
     raise typer.Exit(run_loop(_run(running, burst=burst, until_eof=until_eof)))
 
 
@@ -82,11 +96,16 @@ async def _run(worker: Worker, *, burst: bool, until_eof: bool) -> int:
 
         when_parent_ends(orphaned)
     try:
-        await worker.start()
+        with saying_what_takes_long(f"the broker at {without_secret(worker.settings.redis_url)}"):
+            has_started = await finish_unless(stop, worker.start())
     except SkillstreamError as error:
         sys.stderr.write(f"{error}\n")
         await worker.stop(grace_s=0)
         return int(exit_of_error(error))
+    if not has_started:
+        await worker.stop(grace_s=0)
+        write(f"worker {worker.name} has stopped")
+        return int(Exit.OK)
     calm_garbage_collector()
     write(f"worker {worker.name} is ready")
     ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Mapping, Sequence
 
 from skillstream.cli.exits import Exit
@@ -31,7 +30,7 @@ class Processes:
         """Runs until all have ended; returns the exit code."""
         loop = asyncio.get_running_loop()
         for signum in STOP_SIGNALS:
-            loop.add_signal_handler(signum, self._told, signum)
+            loop.add_signal_handler(signum, self._told)
         codes = await asyncio.gather(*(self._keep() for _ in range(self._count)))
         return int(self._broken if self._broken is not None else max(codes))
 
@@ -53,13 +52,13 @@ class Processes:
             if loop.time() - started_s < self._settled_s:
                 self._broken = Exit(code) if code in (Exit.USAGE, Exit.UNREACHABLE) else Exit.FAILED
                 note(f"worker process {process.pid} ended by itself with exit code {code} at its start; all are stopped")
-                self._told(signal.SIGTERM)
+                self._told()
                 return abs(code)
             note(f"worker process {process.pid} ended by itself with exit code {code}; another one is started")
         return 0
 
-    def _told(self, signum: signal.Signals) -> None:
+    def _told(self) -> None:
         self._stopping.set()
         for process in self._running:
             if process.returncode is None:
-                process.send_signal(signum)
+                process.terminate()  # whichever came: one that is still importing ends without a word

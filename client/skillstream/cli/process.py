@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
@@ -27,20 +27,31 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _THREADS_S = 1.0
 _ORPHANED = 75
+_LONG_START_S = 2.0
 
 try:
     import uvloop
 except ImportError:
 
-    def run_loop(work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on a new event loop."""
+    def _run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
 
 else:
 
-    def run_loop(work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on a new event loop."""
+    def _run(work: Coroutine[Any, Any, T]) -> T:
         return uvloop.run(work)
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine on a new event loop, which Ctrl-C cancels; before and behind it, Ctrl-C ends the command at once."""
+    at_once = signal.getsignal(signal.SIGINT)
+    if at_once is signal.default_int_handler:  # no command, but somebody's program
+        return _run(work)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _run(work)
+    finally:
+        signal.signal(signal.SIGINT, at_once)
 
 
 def log_to_stderr() -> None:
@@ -84,14 +95,32 @@ class Stoppable(Protocol):
         """Has `run` stop cleanly."""
 
 
-async def run_until_told(running: Stoppable, announcing: Coroutine[Any, Any, None]) -> None:
-    """Runs until SIGINT or SIGTERM, or until it ends by itself; `announcing` says meanwhile that it is ready."""
+@contextlib.contextmanager
+def saying_what_takes_long(waiting_for: str) -> Iterator[None]:
+    """Says what is waited for, where that takes longer than a start should."""
+    timer = asyncio.get_running_loop().call_later(_LONG_START_S, log.warning, "waiting for %s", waiting_for)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def run_until_told(running: Stoppable, announcing: Coroutine[Any, Any, None], waiting_for: str) -> None:
+    """Runs until SIGINT or SIGTERM, or until it ends by itself.
+
+    `announcing` says meanwhile that it is ready; where that takes long, a line names what is waited for.
+    """
     when_told(running.stop)
-    announcement = asyncio.create_task(announcing)
+    announcement = asyncio.create_task(_announce(announcing, waiting_for))
     try:
         await running.run()
     finally:
         announcement.cancel()
+
+
+async def _announce(announcing: Coroutine[Any, Any, None], waiting_for: str) -> None:
+    with saying_what_takes_long(waiting_for):
+        await announcing
 
 
 def when_told(tell: Callable[[], None]) -> None:

@@ -95,7 +95,7 @@ async def agentverse(
 async def _run(running: Stoppable, announcing: Coroutine[Any, Any, None]) -> Exit:
     log_to_stderr()
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    await run_until_told(running, announcing)
+    await run_until_told(running, announcing, "the broker, and who is to be connected")
     write("the connector has stopped")
     return Exit.OK
 
