@@ -15,6 +15,8 @@ from skillstream import (
     Client,
     Conversation,
     FinalEvent,
+    NotAllSubmitted,
+    Order,
     ResetEvent,
     Settings,
     StatusEvent,
@@ -123,11 +125,15 @@ def test_what_a_thread_is_given_is_what_the_page_says_of_it() -> None:
 
 
 def test_the_clients_without_asyncio_have_what_the_page_says() -> None:
-    assert public(SyncClient) == {"submit", "task", "agents", "close"}
+    assert public(SyncClient) == {"submit", "submit_many", "task", "agents", "close"}
     assert public(SyncTask) | settable(SyncTask) == {"id", "stream", "events", "text", "result", "cancel"}
     for name in ("events", "text", "result", "cancel"):
         assert called(getattr(SyncTask, name)) == called(getattr(Task, name))
     assert called(SyncClient) == "SyncClient(url=None, settings=None)"
+
+
+def test_an_order_has_what_the_page_says() -> None:
+    assert set(Order._fields) == {name for row in table(CLIENT, "argument") for name in code(row[0])} - {"durable"}
 
 
 def test_errors_that_are_named_can_be_caught() -> None:
@@ -140,6 +146,21 @@ def test_errors_that_are_named_can_be_caught() -> None:
     failures = {text for text in codes if "_" in text and "." not in text} - {"max_attempts"}
     assert failures
     assert failures <= set(FailureCode)
+
+
+async def test_orders_that_were_not_taken_are_sent_again_under_their_ids(server_url: str) -> None:
+    asked: list[list[Order]] = []
+
+    class HalfTaken:
+        task = staticmethod(str)
+
+        async def submit_many(self, orders: list[Order]) -> None:
+            asked.append(orders)
+            if len(asked) == 1:
+                raise NotAllSubmitted(["a", "b"], {1: skillstream.BrokerUnavailable()})
+
+    assert await run_page(CLIENT, server_url)["submit_all"](HalfTaken(), ["ebb", "flow"]) == ["a", "b"]
+    assert asked[1] == [Order("researcher", "research", "flow", payer="acme", task_id="b")]
 
 
 @pytest.fixture
@@ -190,6 +211,9 @@ async def test_the_code_of_the_clients_page_runs(
     await asyncio.wait_for(page["main"](), BOUND_S)
     assert capsys.readouterr().out.startswith("completed # tides\n")
     assert await asyncio.wait_for(page["talk"](client), BOUND_S) == "2 messages before this one."
+    tasks = await asyncio.wait_for(page["submit_all"](client, ["ebb", "flow"]), BOUND_S)
+    texts = [(await task.result(BOUND_S)).text for task in tasks]
+    assert [text.splitlines()[0] for text in texts] == ["# ebb", "# flow"]
     final = await asyncio.wait_for(asyncio.to_thread(page["report"]), BOUND_S)
     assert final.text == capsys.readouterr().out
 
