@@ -14,6 +14,7 @@ from skillstream_schemas.request import compact_json
 from skillstream_schemas.state import TaskState
 
 from .exits import Exit, exit_of_state
+from .live_text import LiveText, taken_back
 from .output import console, is_person, note, printable, write
 
 
@@ -55,29 +56,34 @@ async def _show_text(task: Task, after: str) -> Exit:
 
     A task that has no text has its structured result there, as JSON.
     """
-    live = is_person()
-    held, start = "", await task.length_at(EventId.parse(after))
-    while True:
-        try:
-            async with aclosing(task.text(after)) as pieces:
-                async for piece in pieces:
-                    if live:
-                        write(printable(piece), end="")
-                    else:
-                        held += piece
-            break
-        except TextReset as reset:
-            if live or reset.keep < start:  # what came before `--after` is out of our hands too
-                taken_back = "from the start" if reset.keep == 0 else f"behind its first {reset.keep} characters"
-                note(f"\n{reset.code}: attempt {reset.attempt} writes the text again {taken_back}")
-            start = min(start, reset.keep)
-            held = held[: reset.keep - start]
-            after = reset.after
+    start = await task.length_at(EventId.parse(after))
+    if is_person():
+        await LiveText(task, start).show(after)
+        held = ""
+    else:
+        held = await _whole_text(task, start, after)
     final = await task.result()
     write(held if final.text or final.data is None else compact_json(final.data))
     if final.state is not TaskState.COMPLETED:
         note(printable(" ".join(filter(None, (final.state.value, final.error, final.reason)))))
     return exit_of_state(final.state)
+
+
+async def _whole_text(task: Task, start: int, after: str) -> str:
+    """The text behind the first `start` code points, or behind what of them was not taken back, once the task has ended."""
+    held = ""
+    while True:
+        try:
+            async with aclosing(task.text(after)) as pieces:
+                async for piece in pieces:
+                    held += piece
+            return held
+        except TextReset as reset:
+            if reset.keep < start:  # what came before `--after` is out of our hands
+                note(f"\n{reset.code}: attempt {reset.attempt} writes the text again {taken_back(reset.keep)}")
+            start = min(start, reset.keep)
+            held = held[: reset.keep - start]
+            after = reset.after
 
 
 def _show_line(event: FollowedEvent) -> None:
