@@ -22,7 +22,8 @@ from .app import Router
 from .store import Reports
 
 _TASK_COLUMNS = (
-    "id", "state", "agent", "skill", "attempt", "price_micros", "payer", "context_id", "submitted_at", "finished_at", "error",
+    "id", "state", "agent", "skill", "attempt", "price_micros", "charged_micros", "payer", "context_id",
+    "submitted_at", "finished_at", "error",
 )  # fmt: skip
 _TASK_FIRST = ("id", "state", "skill", "submitted_at", "error")
 _POSTING_FIRST = ("task_id", "kind", "amount_micros", "balance_micros")
@@ -67,8 +68,8 @@ async def show(
 ) -> Exit:
     """Show a task as the router's database has it, with its text once it is final."""
     async with _reports(database) as reports:
-        record, text = await reports.task(check_name(task, "the task id"))
-    write_record({**record.shown(), "text": text}, as_json=as_json)
+        record, text, charged_micros = await reports.task(check_name(task, "the task id"))
+    write_record({**record.shown(), "charged_micros": charged_micros, "text": text}, as_json=as_json)
     return Exit.OK
 
 
@@ -84,7 +85,8 @@ async def tasks(
     """List the tasks submitted last, newest first."""
     async with _reports(database) as reports:
         found = await reports.tasks(agent, state, limit)
-    rows = ([getattr(record, name) for name in _TASK_COLUMNS] for record in found)
+    told = ({**record._asdict(), "charged_micros": charged_micros} for record, charged_micros in found)
+    rows = ([task[name] for name in _TASK_COLUMNS] for task in told)
     write_rows(_TASK_COLUMNS, rows, first=_TASK_FIRST, as_json=as_json, wide=wide)
     return Exit.OK
 

@@ -45,7 +45,10 @@ def run(database: LedgerFile, *arguments: str) -> tuple[int, str, str]:
 def test_tasks_are_listed_newest_first(filled: LedgerFile) -> None:
     code, out, _ = run(filled, "tasks", "--json")
     assert code == 0
-    assert [json.loads(line)["id"] for line in out.splitlines()] == ["t3", "t2", "t1"]
+    listed = [json.loads(line) for line in out.splitlines()]
+    assert [(task["id"], task["price_micros"], task["charged_micros"]) for task in listed] == [
+        ("t3", 0, 0), ("t2", 50_000, 50_000), ("t1", 50_000, 50_000),
+    ]  # fmt: skip
     assert [line.split("\t")[:3] for line in run(filled, "tasks", "--agent", "poet", "--limit", "1")[1].splitlines()] == [
         ["t2", "completed", "poet"]
     ]
@@ -57,7 +60,31 @@ def test_a_task_is_shown_with_its_text(filled: LedgerFile) -> None:
     shown = json.loads(out)
     assert code == 0
     assert (shown["state"], shown["text"], shown["metadata"], shown["price_micros"]) == ("completed", "line\n1", {"n": 1}, 50_000)
+    assert shown["charged_micros"] == 50_000
     assert "text\tline 1" in run(filled, "show", "t1")[1].splitlines()
+
+
+@pytest.fixture
+async def with_a_failure(ledger_file: LedgerFile) -> LedgerFile:
+    """A database with a task that failed."""
+    record = TaskRecord(
+        id="t1", state=TaskState.FAILED, agent="poet", skill="rhyme", submitted_at=1, payer="acme", price_micros=50_000, finished_at=2
+    )  # fmt: skip
+    store = await Store(Settings(database_url=ledger_file.url)).open()
+    await store.apply([Turns(record, "a", "b")])
+    await store.close()
+    return ledger_file
+
+
+def test_what_was_not_completed_is_not_charged(with_a_failure: LedgerFile) -> None:
+    task = json.loads(run(with_a_failure, "tasks", "--json")[1])
+    assert (task["price_micros"], task["charged_micros"]) == (50_000, 0)
+
+
+def test_a_state_that_there_is_not_is_told_with_those_that_are(filled: LedgerFile) -> None:
+    code, _, err = run(filled, "tasks", "--state", "done")
+    assert code == 2
+    assert all(state.value in err for state in TaskState)
 
 
 def test_an_unknown_task_is_a_coded_error(filled: LedgerFile) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skillstream_schemas.settings import Settings
+from tests.support import cli_agent
 from tests.support.redis_server import free_port
 
 from .view import View
@@ -31,6 +32,14 @@ async def test_a_wrong_target_is_one_line_and_a_usage_error(spawn_alone: Spawn, 
     assert said in line
     assert line.startswith("invalid_target: ")
     assert line.count("\n") == 1
+
+
+async def test_agents_that_can_be_run_are_told(spawn_alone: Spawn) -> None:
+    worker = await spawn_alone(TARGET, "--check")
+    assert await worker.ended() == 0
+    assert worker.process.stdout is not None
+    skills = ", ".join(cli_agent.agent.skills)
+    assert (await worker.process.stdout.read()).decode() == f"agent {cli_agent.agent.name} can be run: {skills}\n"
 
 
 async def test_a_module_that_breaks_is_one_line(spawn_alone: Spawn) -> None:

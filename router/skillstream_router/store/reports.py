@@ -65,21 +65,30 @@ class Reports:
     async def __aexit__(self, *exc: object) -> None:
         await self._database.close()
 
-    async def task(self, task_id: str) -> tuple[TaskRecord, str]:
-        """A task and the text with which it ended, "" while it is open; raises UnknownTask."""
-        found = await self._database.read(lambda connection: task_and_text(connection, task_id))
-        if found is None:
-            raise UnknownTask(f"task {task_id}")
-        return found
+    async def task(self, task_id: str) -> tuple[TaskRecord, str, int]:
+        """A task, the text with which it ended ("" while it is open), and what was charged for it; raises UnknownTask."""
 
-    async def tasks(self, agent: str | None, state: TaskState | None, limit: int) -> list[TaskRecord]:
-        """The tasks submitted last, newest first, of one agent or in one state where asked for."""
+        def read(connection: Connection) -> tuple[TaskRecord, str, int]:
+            found = task_and_text(connection, task_id)
+            if found is None:
+                raise UnknownTask(f"task {task_id}")
+            return *found, _charged_micros(connection, task_id)
+
+        return await self._database.read(read)
+
+    async def tasks(self, agent: str | None, state: TaskState | None, limit: int) -> list[tuple[TaskRecord, int]]:
+        """The tasks submitted last, newest first, of one agent or in one state where asked for, and what was charged for each."""
         query = select(tasks).order_by(tasks.c.submitted_at.desc(), tasks.c.id.desc()).limit(limit)
         if agent is not None:
             query = query.where(tasks.c.agent == agent)
         if state is not None:
             query = query.where(tasks.c.state == state.value)
-        return await self._database.read(lambda connection: [TaskRecord.from_row(row) for row in connection.execute(query)])
+
+        def read(connection: Connection) -> list[tuple[TaskRecord, int]]:
+            found = [TaskRecord.from_row(row) for row in connection.execute(query)]
+            return [(record, _charged_micros(connection, record.id)) for record in found]
+
+        return await self._database.read(read)
 
     async def history(self, context_id: str) -> list[Message]:
         """All messages of a context, in the order in which its tasks ended."""
@@ -107,6 +116,12 @@ class Reports:
             .order_by(postings.c.id)
         )
         return await self._database.read(lambda connection: [Posting(*row) for row in connection.execute(query)])
+
+
+def _charged_micros(connection: Connection, task_id: str) -> int:
+    """What a task's payer gave, in micro-USD."""
+    amounts = select(func.coalesce(func.sum(transfers.c.amount_micros), 0)).where(transfers.c.task_id == task_id)
+    return int(connection.execute(amounts).scalar_one())
 
 
 def final_text(connection: Connection, task_id: str) -> str:
