@@ -68,7 +68,8 @@ def test_a_task_is_shown_with_its_text(filled: LedgerFile) -> None:
 async def with_a_failure(ledger_file: LedgerFile) -> LedgerFile:
     """A database with a task that failed."""
     record = TaskRecord(
-        id="t1", state=TaskState.FAILED, agent="poet", skill="rhyme", submitted_at=1, payer="acme", price_micros=50_000, finished_at=2
+        id="t1", state=TaskState.FAILED, agent="poet", skill="rhyme", submitted_at=1, payer="acme", price_micros=50_000,
+        finished_at=2,
     )  # fmt: skip
     store = await Store(Settings(database_url=ledger_file.url)).open()
     await store.apply([Turns(record, "a", "b")])

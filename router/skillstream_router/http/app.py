@@ -9,11 +9,11 @@ from importlib.metadata import version
 from pkgutil import iter_modules
 
 from fastapi import FastAPI
-from starlette.middleware.cors import CORSMiddleware
 
 from . import failures, routes
 from .authentication import Authenticator
 from .body_guard import BodyGuard
+from .description import DescribedApi
 from .gateway import Gateway
 
 _ABOUT = "Submit tasks to agents, follow their streams live and come back at the same place, cancel them."
@@ -31,7 +31,7 @@ class Parts:
 def make_app(parts: Parts) -> FastAPI:
     """The application over these parts; each module in `routes` brings its `router`."""
     settings = parts.gateway.settings
-    app = FastAPI(title="skillstream", description=_ABOUT, version=version("skillstream"), docs_url=None, redoc_url=None)
+    app = DescribedApi(title="skillstream", description=_ABOUT, version=version("skillstream"), docs_url=None, redoc_url=None)
     app.state.gateway = parts.gateway
     app.state.authenticator = parts.authenticator
     app.state.stopping = parts.stopping
@@ -42,14 +42,6 @@ def make_app(parts: Parts) -> FastAPI:
         limit_bytes=settings.http_body_bytes,
         most_bytes=max(settings.http_bodies_bytes, settings.http_body_bytes),
     )
-    if settings.http_cors:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(settings.http_cors),
-            allow_methods=["POST", "GET"],
-            allow_headers=["*"],  # OpenAI's client for JavaScript sends a dozen of its own, more with each release
-            expose_headers=["location", "retry-after", "x-should-retry", "x-task-id"],
-        )
     for module in iter_modules(routes.__path__):
         app.include_router(import_module(f"{routes.__name__}.{module.name}").router)
     return app

@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.gateway_errors import GatewayBusy, HeadersTooLarge, MalformedHttp, RequestTimeout
 
+from .cors import Cors
 from .refusal import refusal_bytes
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,8 @@ class _Flow(FlowControl):
 class HttpProtocol(HttpToolsProtocol):
     """Responsible for one connection: parses one request at a time, and refuses by itself what is over a bound.
 
-    The settings come with the configuration of uvicorn: `limit_concurrency` connections, `ws_max_size` bytes of a body.
+    `cors` says which pages may read a refusal, None where no page may. The settings come with the configuration of uvicorn:
+    `limit_concurrency` connections, `ws_max_size` bytes of a body.
     """
 
     def __init__(
@@ -68,8 +70,11 @@ class HttpProtocol(HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        cors: Cors | None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._cors = cors
         self._inner: Any = self.app
         self.app: Any = self._answer
         self._most_connections, self.limit_concurrency = self.limit_concurrency, None  # the base's answer has no code
@@ -234,7 +239,11 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()  # an answer is under way: a second one would stand in it
             return
         path = bytes(getattr(self, "url", b"")[:1024]).decode("latin-1")
-        self.transport.write(refusal_bytes(error, path, self.server_state.default_headers))
+        origin = next((value.decode("latin-1") for name, value in getattr(self, "headers", ()) if name == b"origin"), None)
+        read_by = (
+            [] if origin is None or self._cors is None else self._cors.headers_for(origin)
+        )  # a page is to know that it may come back
+        self.transport.write(refusal_bytes(error, path, (*self.server_state.default_headers, *read_by)))
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._wait_for(_Wait.LINGER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from functools import partial
 
 from skillstream.clock import Clock
 from skillstream_router.store import GatewayStore
@@ -15,6 +16,7 @@ from skillstream_schemas.settings import Settings
 from . import stall_watch
 from .app import Parts, make_app
 from .authentication import Authenticator
+from .cors import Cors
 from .doors import Doors
 from .gateway import Gateway
 from .http_protocol import HttpProtocol
@@ -72,9 +74,11 @@ class HttpServer:
         self.port = listener.getsockname()[1]
         authenticator = Authenticator(self._keys, signer, self._clock, doors)
         app = make_app(Parts(self._gateway, authenticator, self._stopping))
+        cors = Cors(app, self._settings.http_cors) if self._settings.http_cors else None
         self._server = WebServer(
-            app, http=HttpProtocol, ws=SocketProtocol, limit_concurrency=self._settings.http_connections,
-            ws_max_size=self._settings.http_body_bytes, ws_per_message_deflate=False, timeout_keep_alive=_IDLE_S,
+            cors or app, http=partial(HttpProtocol, cors=cors), ws=SocketProtocol,
+            limit_concurrency=self._settings.http_connections, ws_max_size=self._settings.http_body_bytes,
+            ws_per_message_deflate=False, timeout_keep_alive=_IDLE_S,
         )  # fmt: skip
         loop = asyncio.get_running_loop()
         self._stalls = stall_watch.StallWatch(self._server.server_state.connections, self._clock, stall_watch.STALL_S)
