@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from skillstream_schemas import errors, workflow_errors
-from skillstream_schemas.errors import FailureCode, SkillstreamError, StreamGap, TextReset
+from skillstream_schemas.errors import FailureCode, NotAllSubmitted, SkillstreamError, StreamGap, TaskIdTaken, TextReset
 
 CLASSES = list(
     {
@@ -20,6 +20,7 @@ CLASSES = list(
 OWN_CONSTRUCTOR: dict[type[SkillstreamError], SkillstreamError] = {
     StreamGap: StreamGap("t", "1-2", "1-4"),
     TextReset: TextReset("t", 2, 5, "2-1"),
+    NotAllSubmitted: NotAllSubmitted(["a", "b"], {1: TaskIdTaken("task t")}),
 }
 
 STABLE = {
