@@ -268,9 +268,8 @@ def _ends(task_id: str, first: Reply, top: Reply) -> Ends:
 def _entry(reply: Reply) -> RawEntry | None:
     if not reply:
         return None
-    ((raw_id, fields),) = reply
-    parts = iter(fields)
-    return RawEntry(raw_id.decode(), dict(zip(parts, parts, strict=True)))
+    raw_id, flat = reply[0]
+    return RawEntry(raw_id.decode(), flat)
 
 
 def _sighting(task_id: str, replies: Sequence[Reply]) -> Sighting:

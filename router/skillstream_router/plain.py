@@ -5,8 +5,9 @@ Whatever is not plainly right is left to the models of the contract, which say w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry
@@ -16,9 +17,10 @@ from skillstream_schemas.request import MAX_DEADLINE_MS, WIRE_VERSION, OnRetry, 
 from skillstream_schemas.state import FINAL_STATES, TaskState
 
 _SUBMISSION = str(SUBMISSION)
-_SUBMISSION_HEAD = ((b"type", b"status"), (b"state", TaskState.SUBMITTED.value.encode()), (b"v", WIRE_VERSION.encode()))
+_SUBMISSION_HEAD = (b"status", TaskState.SUBMITTED.value.encode(), WIRE_VERSION.encode())
 _DIGITS, _ZERO = 15, ord("0")
 _SHORT = 256
+_SHAPES = 1024
 _ATTEMPTS = 100
 """Fewer than the contract allows, as all limits here may be."""
 _FINAL_STATES = {state.value.encode(): state for state in FINAL_STATES}
@@ -26,75 +28,108 @@ _ON_RETRY = frozenset(value.value.encode() for value in OnRetry)
 
 
 class Asked(NamedTuple):
-    """What the row of a task takes from its request, under the names of `TaskRequest`."""
+    """What the row of a task takes from its submission, in the order of `TaskRecord`."""
 
     agent: str
     skill: str
-    message: str
-    price_micros: int
-    context_id: str | None
-    payer: str | None
-    deadline: int | None
+    submitted_at: int
+    price_micros: int = 0
+    context_id: str | None = None
+    payer: str | None = None
+    deadline: int | None = None
 
 
 class Outcome(NamedTuple):
-    """What the row of a task takes from its final; `problem` says why that could not be read."""
+    """What the row of a task takes from its final, in the order of `TaskRecord`."""
 
-    state: TaskState
-    text: str
-    finished_at: int | None
+    finished_at: int | None = None
     metadata: str | None = None
     usage: str | None = None
     error: str | None = None
     reason: str | None = None
     data: str | None = None
-    problem: str | None = None
 
 
-def plain_request(entry_id: str, fields: Mapping[bytes, bytes]) -> Asked | None:
-    """The request of a plain submission, None for anything else."""
-    if entry_id != _SUBMISSION:
+class _Shapes:
+    """Responsible for values by name: our own code writes few sequences of names, in each of which a name has its place."""
+
+    def __init__(self, *needed: bytes, optional: Sequence[bytes]) -> None:
+        self._needed, self._names = needed, (*needed, *optional)
+        self._known: dict[tuple[bytes, ...], Callable[[Sequence[bytes | None]], tuple[Any, ...]] | None] = {}
+
+    def values(self, flat: Sequence[bytes]) -> tuple[Any, ...] | None:
+        """Values of the needed and the optional names, in that order; None where names are missing, unknown or there twice."""
+        names = tuple(flat[::2])
+        try:
+            pick = self._known[names]
+        except KeyError:
+            pick = self._learn(names)
+        return None if pick is None else pick((*flat, None))
+
+    def _learn(self, names: tuple[bytes, ...]) -> Callable[[Sequence[bytes | None]], tuple[Any, ...]] | None:
+        if len(self._known) >= _SHAPES:
+            self._known.clear()
+        places = {name: 2 * place + 1 for place, name in enumerate(names)}
+        if len(places) != len(names) or not places.keys() <= set(self._names) or not places.keys() >= set(self._needed):
+            self._known[names] = None
+        else:
+            self._known[names] = itemgetter(*(places.get(name, -1) for name in self._names))
+        return self._known[names]
+
+
+_REQUESTS = _Shapes(
+    *(b"type", b"state", b"v", b"agent", b"skill", b"at", b"message"),
+    optional=(
+        *(b"price_micros", b"context_id", b"payer", b"deadline"),
+        *(b"max_attempts", b"on_retry", b"follows", b"parent", b"sender_id", b"traceparent"),
+    ),
+)
+_FINALS = _Shapes(*(b"type", b"state", b"chunks", b"text", b"at", b"metadata"), optional=(b"usage", b"error", b"reason"))
+
+
+def plain_request(entry_id: str, flat: Sequence[bytes]) -> tuple[Asked, str] | None:
+    """What a plain submission asks for, and its message; None for anything else."""
+    if entry_id != _SUBMISSION or (values := _REQUESTS.values(flat)) is None or values[:3] != _SUBMISSION_HEAD:
         return None
-    known = len(_SUBMISSION_HEAD) + 4
+    _, _, _, agent, skill, at, message, price, context_id, payer, deadline, *unused = values
     try:
-        for name, value in _SUBMISSION_HEAD:
-            if fields[name] != value:
-                return None
-        agent, skill, message = _name(fields[b"agent"]), _label(fields[b"skill"]), fields[b"message"].decode()
-        _time(fields[b"at"])
-        found: list[Any] = []
-        for name, read in _OPTIONAL:
-            if (raw := fields.get(name)) is None:
-                found.append(None)
-            else:
-                found.append(read(raw))
-                known += 1
-    except (KeyError, ValueError):
+        for raw, check in zip(unused, _UNUSED, strict=True):
+            if raw is not None:
+                check(raw)
+        asked = Asked(
+            _name(agent),
+            _label(skill),
+            _time(at),
+            0 if price is None else _integer(price),
+            None if context_id is None else _name(context_id),
+            None if payer is None else _label(payer),
+            None if deadline is None else _deadline(deadline),
+        )
+        return asked, message.decode()
+    except ValueError:
         return None
-    price_micros, context_id, payer, deadline, *_ = found
-    return Asked(agent, skill, message, price_micros or 0, context_id, payer, deadline) if known == len(fields) else None
 
 
-def plain_final(entry_id: str, fields: Mapping[bytes, bytes]) -> Outcome | None:
-    """The end that a plain final tells, None for anything else."""
-    known = 6
+def plain_final(entry_id: str, flat: Sequence[bytes]) -> tuple[TaskState, Outcome, str] | None:
+    """The end that a plain final tells, and its text; None for anything else."""
+    if (values := _FINALS.values(flat)) is None:
+        return None
+    kind, state, chunks, text, at, metadata, usage, error, reason = values
+    if kind != b"final" or state not in _FINAL_STATES:
+        return None
     try:
         _event_id(entry_id)
-        _integer(fields[b"chunks"])
-        state, at = _FINAL_STATES[fields[b"state"]], _time(fields[b"at"])
-        text, metadata = fields[b"text"].decode(), _object(fields[b"metadata"])
-        if fields[b"type"] != b"final":
-            return None
-        found: list[str | None] = []
-        for name, read in _OPTIONAL_IN_FINALS:
-            if (raw := fields.get(name)) is None:
-                found.append(None)
-            else:
-                found.append(read(raw))
-                known += 1
-    except (KeyError, ValueError):
+        _integer(chunks)
+        outcome = Outcome(
+            _time(at),
+            _object(metadata),
+            None if usage is None else _object(usage),
+            None if error is None else error.decode(),
+            None if reason is None else reason.decode(),
+        )
+        return _FINAL_STATES[state], outcome, text.decode()
+    except ValueError:
         return None
-    return Outcome(state, text, at, metadata, *found) if known == len(fields) else None
 
 
 def _time(raw: bytes) -> int:
@@ -162,20 +197,8 @@ _label = _remember(_check_label)
 _integer = _remember(_time)
 _event_id = _remember(_check_event_id)
 _short_object = _remember(_check_object)
-_OPTIONAL: tuple[tuple[bytes, Callable[[bytes], Any]], ...] = (
-    (b"price_micros", _integer),
-    (b"context_id", _name),
-    (b"payer", _label),
-    (b"deadline", _deadline),
-    (b"max_attempts", _check_attempts),
-    (b"on_retry", _check_on_retry),
-    (b"follows", _name),
-    (b"parent", _name),
-    (b"sender_id", _label),
-    (b"traceparent", _check_label),
+_UNUSED: tuple[Callable[[bytes], object], ...] = (
+    *(_remember(_check_attempts), _remember(_check_on_retry)),
+    *(_name, _name, _label, _check_label),
 )
-_OPTIONAL_IN_FINALS: tuple[tuple[bytes, Callable[[bytes], str]], ...] = (
-    (b"usage", _object),
-    (b"error", bytes.decode),
-    (b"reason", bytes.decode),
-)
+"""Checks of what has no place in the row."""

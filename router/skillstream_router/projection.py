@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry, SkillstreamError
@@ -19,7 +19,7 @@ _HEAD = ("type", "state", "v", "at")
 _MAX_MS = 10**15
 _MAX_RING_MS = 10**14
 
-_SUBMITTED, _WORKING = (Outcome(state, "", None) for state in (TaskState.SUBMITTED, TaskState.WORKING))
+_NO_OUTCOME = Outcome()
 
 
 class Ring(NamedTuple):
@@ -43,10 +43,15 @@ class Ring(NamedTuple):
 
 
 class RawEntry(NamedTuple):
-    """An entry as it stands on the broker; nothing of it was checked."""
+    """An entry as it stands on the broker, its fields as name, value, …; nothing of it was checked."""
 
     id: str
-    fields: Mapping[bytes, bytes]
+    flat: Sequence[bytes]
+
+    @property
+    def fields(self) -> Mapping[bytes, bytes]:
+        """Values by name."""
+        return dict(zip(self.flat[::2], self.flat[1::2], strict=True))
 
     def text(self, name: str) -> str:
         """A field as far as it can be read, "" if it is missing."""
@@ -67,7 +72,7 @@ class RawEntry(NamedTuple):
     @property
     def is_final(self) -> bool:
         """True where the scripts take it for the end of the task."""
-        return self.fields.get(b"type") == b"final"
+        return b"final" in self.flat and self.fields.get(b"type") == b"final"
 
 
 class Ends(NamedTuple):
@@ -87,7 +92,7 @@ class Ends(NamedTuple):
     def size_bytes(self) -> int:
         """What both entries hold."""
         first, top = self.first, self.top
-        return sum(map(len, first.fields.values())) + sum(map(len, top.fields.values())) if first and top else 0
+        return sum(map(len, first.flat)) + sum(map(len, top.flat)) if first and top else 0
 
 
 class Notice(NamedTuple):
@@ -133,38 +138,16 @@ def fold(rings: Iterable[Ring]) -> dict[str, Notice]:
 
 def project(notice: Notice, first: RawEntry, top: RawEntry) -> Projected:
     """What the ends of a stream say; an entry that cannot be read leaves what can be said without it."""
-    asked, unreadable = _request_of(first)
-    is_final, attempt, request = top.is_final, _attempt(top), None
-    if is_final:
-        outcome = plain_final(top.id, top.fields) or read_final(top)
-    else:
-        outcome = _SUBMITTED if attempt == 0 else _WORKING
-        request = None if unreadable else _request_json(first)
-    record = TaskRecord(
-        id=notice.task_id,
-        state=outcome.state,
-        agent=asked.agent,
-        skill=asked.skill,
-        submitted_at=_number(first.fields.get(b"at", b"")),
-        context_id=asked.context_id,
-        payer=asked.payer,
-        attempt=attempt,
-        last_event_id=top.id,
-        price_micros=asked.price_micros,
-        error=outcome.error,
-        reason=outcome.reason,
-        opened_at=notice.opened_at,
-        cancel_requested_at=notice.cancel_requested_at,
-        finished_at=outcome.finished_at,
-        deadline=asked.deadline,
-        request=request,
-        data=outcome.data,
-        metadata=outcome.metadata,
-        usage=outcome.usage,
-    )
-    if not is_final:
+    attempt, request = _attempt(top), None
+    asked, message, unreadable = _request_of(first)
+    state, outcome, text, problem = _state_of(top, attempt)
+    if not state.is_final and unreadable is None:
+        request = _request_json(first)
+    _, opened_at, cancel_requested_at, _ = notice
+    record = TaskRecord(notice.task_id, state, *asked, *outcome, attempt, top.id, opened_at, cancel_requested_at, request)
+    if not state.is_final:
         return Projected(record, problem=unreadable)
-    return Projected(record, None if unreadable else asked.message, outcome.text, unreadable or outcome.problem)
+    return Projected(record, message, text, unreadable or problem)
 
 
 def lost(notice: Notice, now_ms: int) -> TaskRecord:
@@ -184,32 +167,55 @@ def read_request(first: RawEntry) -> TaskRequest:
         raise MalformedEntry(f"entry {first.id}: {error.message}") from None
 
 
-def read_final(top: RawEntry) -> Outcome:
-    """What a final says: that the task failed, with a problem, where it cannot be read."""
+def read_final(top: RawEntry) -> tuple[TaskState, Outcome, str, str | None]:
+    """What a final says, its text, and why it cannot be read: then the task failed."""
     try:
         fields = top.strict_fields()
         final = event_from_fields(EventId.parse(top.id), fields)
         if not isinstance(final, FinalEvent):
             raise MalformedEntry(f"entry {top.id}: it is no final")
     except SkillstreamError as error:
-        at, text = _number(top.fields.get(b"at", b"")), top.text("text")
-        return Outcome(TaskState.FAILED, text, at, error=MalformedEntry.code, reason=error.message, problem=error.message)
+        outcome = Outcome(top.number("at", 0), error=MalformedEntry.code, reason=error.message)
+        return TaskState.FAILED, outcome, top.text("text"), error.message
     nested = {name: fields.get(name) for name in ("data", "metadata", "usage")}
     at = final.at if final.at < _MAX_MS else 0
-    return Outcome(final.state, final.text, at, error=final.error, reason=final.reason, **nested)
+    return final.state, Outcome(at, error=final.error, reason=final.reason, **nested), final.text, None
 
 
-def _request_of(first: RawEntry) -> tuple[Asked | TaskRequest, str | None]:
-    """The request, or what can be said of one that cannot be read and why it cannot."""
-    plain = plain_request(first.id, first.fields)
+def asked_of(request: TaskRequest, submitted_at: int) -> Asked:
+    """What the row of a task takes from a request."""
+    return Asked(
+        request.agent,
+        request.skill,
+        submitted_at,
+        request.price_micros,
+        request.context_id,
+        request.payer,
+        request.deadline,
+    )
+
+
+def _request_of(first: RawEntry) -> tuple[Asked, str | None, str | None]:
+    """What was asked for, its message, and why it cannot be read: then what can be said of it all the same."""
+    plain = plain_request(first.id, first.flat)
     if plain is not None:
-        return plain, None
+        return *plain, None
+    submitted_at = first.number("at", 0)
     try:
-        return read_request(first), None
+        request = read_request(first)
     except SkillstreamError as error:
         agent, skill = first.text("agent"), first.text("skill")[:MAX_LABEL_CHARS]
-        known = Asked(agent if is_name(agent) else UNKNOWN, skill or UNKNOWN, "", 0, None, None, None)
-        return known, error.message
+        return Asked(agent if is_name(agent) else UNKNOWN, skill or UNKNOWN, submitted_at), None, error.message
+    return asked_of(request, submitted_at), request.message, None
+
+
+def _state_of(top: RawEntry, attempt: int) -> tuple[TaskState, Outcome, str, str | None]:
+    plain = plain_final(top.id, top.flat)
+    if plain is not None:
+        return *plain, None
+    if top.is_final:
+        return read_final(top)
+    return TaskState.WORKING if attempt else TaskState.SUBMITTED, _NO_OUTCOME, "", None
 
 
 def _request_json(first: RawEntry) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from skillstream_router.plain import plain_final, plain_request
-from skillstream_router.projection import RawEntry, read_final, read_request
+from skillstream_router.projection import RawEntry, asked_of, read_final, read_request
 
 Fields = dict[bytes, bytes]
 
@@ -60,21 +60,25 @@ def changed(sound: Fields) -> st.SearchStrategy[Fields]:
 ids = st.sampled_from(["0-1", "1-2", "0-2", "3-7", "1" * 16 + "-1", "1", "01-1"])
 
 
+def flat(fields: Fields) -> list[bytes]:
+    return [part for field in fields.items() for part in field]
+
+
 @pytest.mark.guarantee("G13")
 @given(ids, changed(REQUEST))
 def test_requests(entry_id: str, fields: Fields) -> None:
-    plain = plain_request(entry_id, fields)
+    plain = plain_request(entry_id, flat(fields))
     if plain is not None:
-        asked = read_request(RawEntry(entry_id, fields))
-        assert plain._asdict() == {name: getattr(asked, name) for name in plain._fields}
+        request = read_request(RawEntry(entry_id, flat(fields)))
+        assert plain == (asked_of(request, int(fields[b"at"])), request.message)
 
 
 @pytest.mark.guarantee("G13", "G16")
 @given(ids, changed(FINAL))
 def test_finals(entry_id: str, fields: Fields) -> None:
-    plain = plain_final(entry_id, fields)
+    plain = plain_final(entry_id, flat(fields))
     if plain is not None:
-        assert plain == read_final(RawEntry(entry_id, fields))
+        assert (*plain, None) == read_final(RawEntry(entry_id, flat(fields)))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +90,17 @@ def test_finals(entry_id: str, fields: Fields) -> None:
     ids=["request", "final"],
 )
 def test_what_our_own_code_writes_goes_the_short_way(
-    read: Callable[[str, Fields], object], entry_id: str, sound: Fields, needed: set[bytes]
+    read: Callable[[str, Sequence[bytes]], object], entry_id: str, sound: Fields, needed: set[bytes]
 ) -> None:
-    assert read(entry_id, sound) is not None
+    assert read(entry_id, flat(sound)) is not None
     without = {name: {other: sound[other] for other in sound if other != name} for name in sound}
-    assert {name for name, fields in without.items() if read(entry_id, fields) is None} == needed
+    assert {name for name, fields in without.items() if read(entry_id, flat(fields)) is None} == needed
+
+
+@pytest.mark.parametrize(("read", "entry_id", "sound"), [(plain_request, "0-1", REQUEST), (plain_final, "1-2", FINAL)])
+def test_any_order_of_names_is_read_alike_and_none_twice(
+    read: Callable[[str, Sequence[bytes]], object], entry_id: str, sound: Fields
+) -> None:
+    backwards = dict(reversed(sound.items()))
+    assert read(entry_id, flat(backwards)) == read(entry_id, flat(sound)) is not None
+    assert read(entry_id, [*flat(sound), b"at", sound[b"at"]]) is None

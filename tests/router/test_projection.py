@@ -13,7 +13,7 @@ from skillstream_schemas.state import TaskState
 
 def entry(entry_id: str, fields: dict[str, Any]) -> RawEntry:
     raw = {name.encode(): value if isinstance(value, bytes) else str(value).encode() for name, value in fields.items()}
-    return RawEntry(entry_id, raw)
+    return RawEntry(entry_id, [part for field in raw.items() for part in field])
 
 
 def submission(**changes: Any) -> RawEntry:

@@ -219,7 +219,7 @@ def test_projections(first: tuple[bytes, list[bytes]], top: tuple[bytes, list[by
     assert found[0].first is not None
     assert found[0].top is not None
     project(Notice("t"), found[0].first, found[0].top)
-    encoded = {name.encode(errors="surrogatepass"): text.encode(errors="surrogatepass") for name, text in fields.items()}
+    encoded = [part.encode(errors="surrogatepass") for field in fields.items() for part in field]
     for entry_id in ("0-1", "1-2"):
         project(Notice("t"), RawEntry("0-1", encoded), RawEntry(entry_id, encoded))
 

@@ -22,21 +22,21 @@ class TaskRecord(NamedTuple):
     agent: str
     skill: str
     submitted_at: int
+    price_micros: int = 0
     context_id: str | None = None
     payer: str | None = None
-    attempt: int = 0
-    last_event_id: str = str(SUBMISSION)
-    price_micros: int = 0
-    error: str | None = None
-    reason: str | None = None
-    opened_at: int | None = None
-    cancel_requested_at: int | None = None
-    finished_at: int | None = None
     deadline: int | None = None
-    request: str | None = None
-    data: str | None = None
+    finished_at: int | None = None
     metadata: str | None = None
     usage: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    data: str | None = None
+    attempt: int = 0
+    last_event_id: str = str(SUBMISSION)
+    opened_at: int | None = None
+    cancel_requested_at: int | None = None
+    request: str | None = None
 
     @classmethod
     def from_row(cls, row: Any) -> TaskRecord:
