@@ -53,54 +53,53 @@ class Outcome(NamedTuple):
 class _Shapes:
     """Responsible for values by name: our own code writes few sequences of names, in each of which a name has its place."""
 
-    def __init__(self, *needed: bytes, optional: Sequence[bytes]) -> None:
-        self._needed, self._names = needed, (*needed, *optional)
-        self._known: dict[tuple[bytes, ...], Callable[[Sequence[bytes | None]], tuple[Any, ...]] | None] = {}
+    def __init__(self, *names: bytes, needed: Sequence[bytes]) -> None:
+        self._names, self._needed = names, frozenset(needed)
+        self._known: dict[tuple[bytes, ...], Callable[[Sequence[bytes | None]], tuple[Any, ...]]] = {}
 
     def values(self, flat: Sequence[bytes]) -> tuple[Any, ...] | None:
-        """Values of the needed and the optional names, in that order; None where names are missing, unknown or there twice."""
+        """Values in the order of all names; None where a needed one is missing, or one is unknown or there twice."""
         names = tuple(flat[::2])
-        try:
-            pick = self._known[names]
-        except KeyError:
-            pick = self._learn(names)
+        pick = self._known.get(names) or self._learn(names)
         return None if pick is None else pick((*flat, None))
 
     def _learn(self, names: tuple[bytes, ...]) -> Callable[[Sequence[bytes | None]], tuple[Any, ...]] | None:
+        places = {name: 2 * place + 1 for place, name in enumerate(names)}
+        if len(places) != len(names) or not self._needed <= places.keys() <= set(self._names):
+            return None
         if len(self._known) >= _SHAPES:
             self._known.clear()
-        places = {name: 2 * place + 1 for place, name in enumerate(names)}
-        if len(places) != len(names) or not places.keys() <= set(self._names) or not places.keys() >= set(self._needed):
-            self._known[names] = None
-        else:
-            self._known[names] = itemgetter(*(places.get(name, -1) for name in self._names))
+        self._known[names] = itemgetter(*(places.get(name, -1) for name in self._names))
         return self._known[names]
 
 
+_KIND, _OWN = 8, 13
+_NO_OTHERS = (None,) * 4
 _REQUESTS = _Shapes(
-    *(b"type", b"state", b"v", b"agent", b"skill", b"at", b"message"),
-    optional=(
-        *(b"price_micros", b"context_id", b"payer", b"deadline"),
-        *(b"max_attempts", b"on_retry", b"follows", b"parent", b"sender_id", b"traceparent"),
-    ),
+    *(b"type", b"state", b"v", b"agent", b"skill", b"price_micros", b"max_attempts", b"on_retry"),
+    *(b"at", b"message", b"context_id", b"payer", b"deadline", b"follows", b"parent", b"sender_id", b"traceparent"),
+    needed=(b"type", b"state", b"v", b"agent", b"skill", b"at", b"message"),
 )
-_FINALS = _Shapes(*(b"type", b"state", b"chunks", b"text", b"at", b"metadata"), optional=(b"usage", b"error", b"reason"))
+_FINALS = _Shapes(
+    *(b"type", b"state", b"chunks", b"text", b"at", b"metadata", b"usage", b"error", b"reason"),
+    needed=(b"type", b"state", b"chunks", b"text", b"at", b"metadata"),
+)
 
 
 def plain_request(entry_id: str, flat: Sequence[bytes]) -> tuple[Asked, str] | None:
     """What a plain submission asks for, and its message; None for anything else."""
-    if entry_id != _SUBMISSION or (values := _REQUESTS.values(flat)) is None or values[:3] != _SUBMISSION_HEAD:
+    if entry_id != _SUBMISSION or (values := _REQUESTS.values(flat)) is None:
         return None
-    _, _, _, agent, skill, at, message, price, context_id, payer, deadline, *unused = values
+    at, message, context_id, payer, deadline = values[_KIND:_OWN]
     try:
-        for raw, check in zip(unused, _UNUSED, strict=True):
-            if raw is not None:
-                check(raw)
+        agent, skill, price_micros = _kind(values[:_KIND])
+        if values[_OWN:] != _NO_OTHERS:
+            _check_others(*values[_OWN:])
         asked = Asked(
-            _name(agent),
-            _label(skill),
+            agent,
+            skill,
             _time(at),
-            0 if price is None else _integer(price),
+            price_micros,
             None if context_id is None else _name(context_id),
             None if payer is None else _label(payer),
             None if deadline is None else _deadline(deadline),
@@ -159,14 +158,24 @@ def _check_label(raw: bytes) -> str:
     return text
 
 
-def _check_attempts(raw: bytes) -> None:
-    if not 1 <= _integer(raw) < _ATTEMPTS:
+def _check_kind(kind: tuple[Any, ...]) -> tuple[str, str, int]:
+    """Agent, skill and price of requests that differ in nothing but what each has of its own; the optional ones may be None."""
+    agent, skill, price_micros, max_attempts, on_retry = kind[3:]
+    if kind[:3] != _SUBMISSION_HEAD or (on_retry is not None and on_retry not in _ON_RETRY):
+        raise ValueError("no plain submission")
+    if max_attempts is not None and not 1 <= _time(max_attempts) < _ATTEMPTS:
         raise ValueError("no plain number of attempts")
+    return _check_name(agent), _check_label(skill), 0 if price_micros is None else _time(price_micros)
 
 
-def _check_on_retry(raw: bytes) -> None:
-    if raw not in _ON_RETRY:
-        raise ValueError("no way to retry")
+def _check_others(follows: bytes | None, parent: bytes | None, sender_id: bytes | None, traceparent: bytes | None) -> None:
+    """What has no place in the row."""
+    for name in (follows, parent):
+        if name is not None:
+            _name(name)
+    for label in (sender_id, traceparent):
+        if label is not None:
+            _check_label(label)
 
 
 def _check_event_id(entry_id: str) -> None:
@@ -190,15 +199,11 @@ def _check_object(raw: bytes) -> str:
     raise ValueError("no object")
 
 
-# mostly the same ones come again: agents, skills, payers, prices, the metadata of an agent's finals
+# mostly the same ones come again: kinds of requests, payers, the metadata of an agent's finals
 _remember = lru_cache(maxsize=1024)
+_kind = _remember(_check_kind)
 _name = _remember(_check_name)
 _label = _remember(_check_label)
 _integer = _remember(_time)
 _event_id = _remember(_check_event_id)
 _short_object = _remember(_check_object)
-_UNUSED: tuple[Callable[[bytes], object], ...] = (
-    *(_remember(_check_attempts), _remember(_check_on_retry)),
-    *(_name, _name, _label, _check_label),
-)
-"""Checks of what has no place in the row."""

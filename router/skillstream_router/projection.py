@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from skillstream_schemas.errors import MalformedEntry, SkillstreamError
@@ -46,7 +46,7 @@ class RawEntry(NamedTuple):
     """An entry as it stands on the broker, its fields as name, value, …; nothing of it was checked."""
 
     id: str
-    flat: Sequence[bytes]
+    flat: list[bytes]
 
     @property
     def fields(self) -> Mapping[bytes, bytes]:
@@ -72,7 +72,7 @@ class RawEntry(NamedTuple):
     @property
     def is_final(self) -> bool:
         """True where the scripts take it for the end of the task."""
-        return b"final" in self.flat and self.fields.get(b"type") == b"final"
+        return self.fields.get(b"type") == b"final"
 
 
 class Ends(NamedTuple):
@@ -90,9 +90,8 @@ class Ends(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What both entries hold."""
-        first, top = self.first, self.top
-        return sum(map(len, first.flat)) + sum(map(len, top.flat)) if first and top else 0
+        """What both entries hold: the length of them joined, which is found sooner than the sum of lengths."""
+        return len(b"".join(self.first.flat + self.top.flat)) if self.first and self.top else 0
 
 
 class Notice(NamedTuple):
@@ -210,11 +209,12 @@ def _request_of(first: RawEntry) -> tuple[Asked, str | None, str | None]:
 
 
 def _state_of(top: RawEntry, attempt: int) -> tuple[TaskState, Outcome, str, str | None]:
-    plain = plain_final(top.id, top.flat)
-    if plain is not None:
-        return *plain, None
-    if top.is_final:
-        return read_final(top)
+    if b"final" in top.flat:
+        plain = plain_final(top.id, top.flat)
+        if plain is not None:
+            return *plain, None
+        if top.is_final:
+            return read_final(top)
     return TaskState.WORKING if attempt else TaskState.SUBMITTED, _NO_OUTCOME, "", None
 
 
