@@ -23,7 +23,7 @@ from .broker import RouterBroker
 from .portion import Portion
 from .projection import Ends, Notice, Projected, Ring, fold, lost, project
 from .settling import Ended, Settler
-from .store import Applied, Store, TaskRecord, Turns
+from .store import Applied, RecentMessages, Store, TaskRecord, Turns
 
 log = logging.getLogger(__name__)
 _WORK = "recording tasks"
@@ -138,10 +138,13 @@ class Projector:
     async def _apply(self, notices: Sequence[Notice]) -> list[Notice]:
         """Everything of rule P13 but reading and acknowledging; returns those that have no stream."""
         seen = await self._fetch(notices)
-        applied = await self._commit(seen)
         ended = seen.ended
+        contexts: set[str] = set()
+        if self._broker.settings.context_messages:
+            contexts = {task.record.context_id for task in ended if task.record.context_id is not None}
+        applied = await self._commit(seen, sorted(contexts)[: self._listing.at_once])
         self.ended_lately.extend(task.record.id for task in ended)
-        await self._write_contexts({task.record.context_id for task in ended if task.record.context_id is not None})
+        await self._write_contexts(contexts, applied.recent)
         await self._settler.settle_leftovers(ended)
         await self._broker.expire_ended(task.record.id for task in ended)
         self._look(applied.contradicted)
@@ -164,14 +167,14 @@ class Projector:
                 seen.projected.append((projected, ends))
         return seen
 
-    async def _commit(self, seen: _Seen) -> Applied:
+    async def _commit(self, seen: _Seen, contexts: Sequence[str]) -> Applied:
         now_ms = self._clock.now_ms()
         batch = [Turns(projected.record, projected.message, projected.reply) for projected, _ in seen.projected]
         gone = [lost(notice, now_ms) for notice in seen.streamless if notice.gone_agent is not None]
         applied = Applied(frozenset(), frozenset())
         if batch or gone:
             try:
-                applied = await self._store.apply(batch, gone)
+                applied = await self._store.apply(batch, gone, contexts)
             except DatabaseRefused:
                 log.warning("a batch of %d tasks was refused and is applied one by one", len(batch) + len(gone))
                 applied = await self._commit_one_by_one(batch, gone)
@@ -196,13 +199,15 @@ class Projector:
             usurped=frozenset(chain.from_iterable(applied.usurped for applied in each)),
         )
 
-    async def _write_contexts(self, context_ids: set[str]) -> None:
-        if not self._broker.settings.context_messages:
-            return
-        wanted = sorted(context_ids)
+    async def _write_contexts(self, context_ids: set[str], recent: Sequence[RecentMessages]) -> None:
+        """Writes what came with the commit, then the rest."""
+        wanted = sorted(context_ids.difference(context.context_id for context in recent))
+        await self._list(recent)
         while wanted:
             batch = wanted[: self._listing.of(len(wanted))]
-            recent = await self._store.recent_messages(batch)
-            self._listing.learn(len(recent), sum(context.size_bytes for context in recent))
-            await self._broker.write_contexts(recent)
+            await self._list(await self._store.recent_messages(batch))
             del wanted[: len(batch)]
+
+    async def _list(self, recent: Sequence[RecentMessages]) -> None:
+        self._listing.learn(len(recent), sum(context.size_bytes for context in recent))
+        await self._broker.write_contexts(recent)

@@ -24,12 +24,13 @@ class Applied:
     """What a batch did: ids that this transaction made final, and ids whose open stream does not belong to their row.
 
     Either the row is final, or the stream is another submission under the same id. `usurped` are ids where such a
-    submission has ended already: it was left alone.
+    submission has ended already: it was left alone. `recent` are the messages of the contexts that were asked for.
     """
 
     ended: frozenset[str]
     contradicted: frozenset[str]
     usurped: frozenset[str] = frozenset()
+    recent: Sequence[RecentMessages] = ()
 
 
 class Store:
@@ -54,18 +55,18 @@ class Store:
         """Closes the database behind the transaction under way; twice is safe."""
         await self._database.close()
 
-    async def apply(self, batch: Sequence[Turns], lost: Sequence[TaskRecord] = ()) -> Applied:
+    async def apply(self, batch: Sequence[Turns], lost: Sequence[TaskRecord] = (), context_ids: Sequence[str] = ()) -> Applied:
         """State, history and payment of a batch with one row a task, all or nothing (rule P13).
 
         History and payment follow from rows that this transaction made final, however often a batch comes.
-        `lost` are tasks without a stream.
+        `lost` are tasks without a stream. The recent messages of `context_ids` come along: a read of its own would wait
+        behind the batches of others.
         """
-        return await self._database.write(partial(self._apply, batch=batch, lost=lost))
+        return await self._database.write(partial(self._apply, batch=batch, lost=lost, context_ids=context_ids))
 
     async def recent_messages(self, context_ids: Sequence[str]) -> list[RecentMessages]:
         """What the broker keeps of these contexts: messages up to the settings' number and the limit of a message's size."""
-        count, limit_bytes = self._settings.context_messages, self._settings.limits.message_bytes
-        return await self._database.read(lambda connection: recent_messages(connection, context_ids, count, limit_bytes))
+        return await self._database.read(lambda connection: self._recent(connection, context_ids))
 
     async def open_tasks(self, after: str, limit: int) -> list[TaskRecord]:
         """Tasks that are not final, by id, behind `after`."""
@@ -79,7 +80,14 @@ class Store:
         """The text with which a task ended."""
         return await self._database.read(lambda connection: final_text(connection, task_id))
 
-    def _apply(self, connection: Connection, batch: Sequence[Turns], lost: Sequence[TaskRecord]) -> Applied:
+    def _recent(self, connection: Connection, context_ids: Sequence[str]) -> list[RecentMessages]:
+        if not context_ids:
+            return []
+        return recent_messages(connection, context_ids, self._settings.context_messages, self._settings.limits.message_bytes)
+
+    def _apply(
+        self, connection: Connection, batch: Sequence[Turns], lost: Sequence[TaskRecord], context_ids: Sequence[str]
+    ) -> Applied:
         batch = sorted(batch, key=lambda turns: turns.record.id)
         changed = record_states(connection, [turns.record for turns in batch])
         ended = [turns for turns in batch if turns.record.state.is_final and turns.record.id in changed]
@@ -95,4 +103,5 @@ class Store:
             ended=frozenset(turns.record.id for turns in ended),
             contradicted=frozenset(contradicted | (foreign & is_open)),
             usurped=frozenset(foreign - is_open),
+            recent=self._recent(connection, context_ids),
         )
