@@ -69,7 +69,7 @@ def calm_garbage_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)
 
 
 async def leave(code: int, *, left_behind: int = 0) -> int:
