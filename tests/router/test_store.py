@@ -124,6 +124,24 @@ async def test_a_stream_that_is_open_though_the_database_has_a_final_is_told(sto
     assert (await store.apply(turns(*again))).contradicted == {"a"}
 
 
+@pytest.mark.guarantee("G7")
+@pytest.mark.parametrize("count", [1, 31, 33, 1700])
+async def test_batches_of_any_size_take_effect_whole(store: Store, ledger_file: LedgerFile, count: int) -> None:
+    applied = await store.apply(turns(*(record(f"t{number}", finished_at=number + 1) for number in range(count))))
+    assert applied.ended == {f"t{number}" for number in range(count)}
+    names = ("tasks", "messages", "transfers", "postings")
+    told = [ledger_file.rows(f"SELECT count(*) FROM {name}")[0][0] for name in names]
+    assert told == [count, 2 * count, 2 * count, 4 * count]
+
+
+async def test_what_a_batch_adds_to_its_contexts_comes_along_with_it(store: Store) -> None:
+    await store.apply(turns(record("a", finished_at=2000)))
+    applied = await store.apply(turns(record("b", finished_at=3000)), (), ["chat"])
+    assert applied.recent == await store.recent_messages(["chat"])
+    texts = [HistoryMessage.model_validate_json(text).text for text in applied.recent[0].messages]
+    assert texts == ["say a", "ask b", "say b"]
+
+
 async def test_recent_messages_are_the_newest_oldest_first(store: Store) -> None:
     for number in range(4):
         await store.apply(turns(record(f"t{number}", finished_at=2000 + number)))
