@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from types import FrameType
 
 INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended."""
@@ -22,4 +23,9 @@ def end_at_ctrl_c() -> None:
 
     Python's own handler raises wherever an import is, and what is imported may swallow that.
     """
-    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
+    signal.signal(signal.SIGINT, leave_at_once)
+
+
+def leave_at_once(number: int, frame: FrameType | None) -> None:
+    """The handler: ends the process without a word."""
+    os._exit(INTERRUPTED)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
 
+from skillstream_command import leave_at_once
 from skillstream_schemas.errors import InvalidSettings
 
 log = logging.getLogger(__name__)
@@ -44,14 +45,13 @@ else:
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine on a new event loop, which Ctrl-C cancels; before and behind it, Ctrl-C ends the command at once."""
-    at_once = signal.getsignal(signal.SIGINT)
-    if at_once is signal.default_int_handler:  # no command, but somebody's program
+    if signal.getsignal(signal.SIGINT) is not leave_at_once:  # no command, but somebody's program
         return _run(work)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return _run(work)
     finally:
-        signal.signal(signal.SIGINT, at_once)
+        signal.signal(signal.SIGINT, leave_at_once)
 
 
 def log_to_stderr() -> None:

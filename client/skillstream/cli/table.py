@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from textwrap import wrap
 from typing import Any
 
 from rich.cells import cell_len
@@ -49,7 +50,7 @@ class PersonTable:
         console.print(table, soft_wrap=False)
         left_out = [name for index, name in enumerate(self._columns) if index not in chosen]
         if left_out:
-            console.print(Text(f"not shown: {', '.join(left_out)} (--wide)", style="dim"))
+            console.print(Text("\n".join(wrap(f"not shown: {', '.join(left_out)} (--wide)", console.width)), style="dim"))
 
     def _chosen(self, width: int) -> list[int]:
         chosen = [index for index, name in enumerate(self._columns) if name in self._first]
