@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from skillstream_schemas.errors import SkillstreamError
 from skillstream_schemas.settings import Settings
 
 from .batching import Call, ScriptBatch
 from .connection import connect_blocking
-from .resp import Reply, ReplyError, new_parser
+from .resp import Parser, Reply, ReplyError, new_parser
 
 _READ_BYTES = 65_536
 _ANSWER_S = 1.0
-"""How long a script's answer is waited for here: patience has who goes the other way."""
+"""How long answers are waited for here: patience has who goes the other way."""
 _PAUSE_S = 1.0
 """After a line that could not be opened it is not tried again for so long."""
 _ONE_SERVER = ("redis://", "rediss://", "unix://")
+
+
+class _Line(NamedTuple):
+    """redis-py's connection, and what came over it and is no whole answer yet."""
+
+    connection: Any
+    parser: Parser
 
 
 class DirectLine:
@@ -30,62 +36,66 @@ class DirectLine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._connection: Any = None
-        self._parser = new_parser()
-        self._use = threading.Lock()
+        # whoever uses the line takes it out: no lock that a KeyboardInterrupt leaves held, and close waits for nobody
+        self._free: list[_Line] = []
         self._next_try_s = 0.0
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<DirectLine {'closed' if self._connection is None else 'open'}>"
+        return f"<DirectLine {'open' if self._free else 'closed'}>"
 
     @property
     def is_open(self) -> bool:
-        """False before `open`, and once anything was in the way."""
-        return self._connection is not None
+        """False before `open`, once anything was in the way, and while a thread has the line."""
+        return bool(self._free)
 
     def open(self) -> None:
         """Connects, where the broker is one server; where that fails, or there is more than one, the line stays closed."""
-        with self._use:
-            is_one = self._settings.redis_url.startswith(_ONE_SERVER)
-            if self._connection is not None or self._closed or not is_one or time.monotonic() < self._next_try_s:
-                return
-            try:
-                self._connection = connect_blocking(self._settings)
-            except SkillstreamError:
-                self._next_try_s = time.monotonic() + _PAUSE_S
-                return
-            self._connection._sock.settimeout(min(_ANSWER_S, self._settings.answer_timeout_s))
-            self._parser = new_parser()
+        is_one = self._settings.redis_url.startswith(_ONE_SERVER)
+        now_s = time.monotonic()
+        if self._free or self._closed or not is_one or now_s < self._next_try_s:
+            return
+        self._next_try_s = now_s + self._settings.connect_timeout_s  # other threads need not try at the same time
+        try:
+            connection = connect_blocking(self._settings)
+        except SkillstreamError:
+            self._next_try_s = time.monotonic() + _PAUSE_S
+            return
+        self._next_try_s = 0.0
+        connection._sock.settimeout(min(_ANSWER_S, self._settings.answer_timeout_s))
+        self._put_back(_Line(connection, new_parser()))
 
     def close(self) -> None:
-        """Closes the line; twice is safe."""
+        """Closes the line, behind the call of a thread that has it; twice is safe."""
         self._closed = True
-        with self._use:
-            self._drop()
+        if (line := self._take()) is not None:
+            line.connection.disconnect()
 
     def run(self, batch: ScriptBatch, call: Call) -> Reply:
         """The last answer of a call and of those behind it, or None: it may have arrived or not."""
-        if self._connection is None or not self._use.acquire(blocking=False):
+        line = self._take()
+        if line is None:
             return None
         try:
-            return None if self._connection is None else self._run(self._connection._sock, batch, call)
+            answer = self._ask(line, batch, call)
         except BaseException as error:
-            self._drop()  # an answer may come yet
-            if isinstance(error, (OSError, ReplyError)):
+            line.connection.disconnect()  # an answer may come yet
+            if isinstance(error, Exception):  # also what is no answer at all: the other way tells what is wrong
                 return None
             raise
-        finally:
-            self._use.release()
+        self._put_back(line)
+        return answer
 
-    def _run(self, line: Any, batch: ScriptBatch, call: Call) -> Reply:
+    def _ask(self, line: _Line, batch: ScriptBatch, call: Call) -> Reply:
+        socket, parser = line.connection._sock, line.parser
+        give_up_s = time.monotonic() + _ANSWER_S
         while True:
-            line.sendall(batch.command([call]))
-            while (reply := self._parser.gets()) is False:
-                data = line.recv(_READ_BYTES)
-                if not data:
+            socket.sendall(batch.command([call]))
+            while (reply := parser.gets()) is False:
+                data = socket.recv(_READ_BYTES)
+                if not data or time.monotonic() > give_up_s:  # the socket's own bound is one for each piece
                     raise ConnectionError
-                self._parser.feed(data)
+                parser.feed(data)
             if isinstance(reply, ReplyError):
                 raise reply
             [answer] = reply
@@ -93,7 +103,13 @@ class DirectLine:
                 return answer
             batch, call = call.then.batch, call.then.call
 
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.disconnect()
+    def _take(self) -> _Line | None:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return None
+
+    def _put_back(self, line: _Line) -> None:
+        self._free.append(line)
+        if self._closed:
+            self.close()

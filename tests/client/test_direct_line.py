@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from skillstream import SyncClient
+from skillstream import SyncClient, direct_line
+from skillstream.batching import Call, ScriptBatch
+from skillstream.resp import new_parser
 from skillstream_schemas import keys as arq_keys
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable, InvalidRequest, TaskIdTaken
 from skillstream_schemas.settings import Settings
@@ -34,6 +37,25 @@ def is_queued_once(hand: HandWorker, task_id: str) -> bool:
     """True where a task has one entry, one ring and its job."""
     is_once = len(hand.entries(task_id)) == 1 and hand.rings(task_id) == ["submitted"]
     return is_once and arq_keys.job_id(AGENT, task_id) in hand.queued()
+
+
+class Wire:
+    """What a line needs of redis-py's connection."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._sock = line
+
+    def disconnect(self) -> None:
+        """Closes the socket."""
+        self._sock.close()
+
+
+class AnyBatch:
+    """What a line needs of a batch."""
+
+    def command(self, calls: object) -> bytes:
+        """Any command."""
+        return b"*1\r\n$4\r\nPING\r\n"
 
 
 class TestOpen:
@@ -106,6 +128,55 @@ class TestInTheWay:
         outside.set(settings.keys.events("t1"), "no stream", ex=60)
         with pytest.raises(BrokerRefused, match=r"submit: .*WRONGTYPE"):
             client.submit(AGENT, "say", "hi", task_id="t1")
+
+    @pytest.mark.parametrize("stray", [b"!!\r\n", b":1\r\n", b"*0\r\n", b"*1\r\n:1\r\n"])
+    def test_what_is_no_answer_is_heard_by_nobody(self, client: SyncClient, hand: HandWorker, stray: bytes) -> None:
+        client._line._free[0].parser.feed(stray)
+        client.submit(AGENT, "say", "hi", task_id="t1")
+        assert is_queued_once(hand, "t1")
+        assert client._line.is_open, "another one"
+
+    def test_an_answer_in_small_pieces_is_not_waited_for_for_ever(
+        self, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(direct_line, "_ANSWER_S", 0.1)
+        here, there = socket.socketpair()
+        here.settimeout(BOUND_S)
+        line = direct_line.DirectLine(settings)
+        line._put_back(direct_line._Line(Wire(here), new_parser()))
+        is_over = threading.Event()
+
+        def trickle() -> None:
+            there.sendall(b"$1000\r\n")
+            while not is_over.wait(0.01):
+                there.sendall(b"x")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        try:
+            assert line.run(AnyBatch(), Call((), (), ())) is None  # type: ignore[arg-type]
+        finally:
+            is_over.set()
+            thread.join(BOUND_S)
+            there.close()
+        assert not line.is_open
+        assert here.fileno() == -1
+
+    def test_an_interrupt_in_the_middle_holds_up_nobody(
+        self, client: SyncClient, hand: HandWorker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(*_: object) -> bytes:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ScriptBatch, "command", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.submit(AGENT, "say", "hi", task_id="t1")
+        client.submit(AGENT, "say", "hi", task_id="t1")
+        assert is_queued_once(hand, "t1")
+        assert client._line._take() is not None, "as if a thread never came back with it"
+        client.submit(AGENT, "say", "hi", task_id="t2")
+        assert is_queued_once(hand, "t2")
 
     def test_a_closed_client_says_so(self, settings: Settings, hand: HandWorker) -> None:
         with SyncClient(settings=settings) as client:
