@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from skillstream_schemas.card import AgentCard
@@ -24,12 +27,18 @@ class SyncClient:
     """Responsible for running a `Client` in a thread; arguments and errors are those of `Client`.
 
     A thread that submits while no other does has a line of its own to the broker: waking the other thread and being woken
-    by it take longer than the broker does.
+    by it take longer than the broker does. It may be closed while others use it: they get BrokerUnavailable. A process made
+    by a fork needs a client of its own.
     """
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="skillstream-client", daemon=True)
+        self._process_id = os.getpid()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._ending = asyncio.Event()
+        self._awaited: set[Future[Any]] = set()
+        self._is_closing = self._is_stopped = False
+        self._thread = threading.Thread(target=self._serve, name="skillstream-client", daemon=True)
         self._thread.start()
         try:
             self._client = Client(url, settings=settings)
@@ -43,7 +52,8 @@ class SyncClient:
         """Closes the connections and ends the thread; twice is safe."""
         if self._thread.is_alive():
             self._line.close()
-            self._run(self._client.close())
+            with suppress(BrokerUnavailable):  # another thread closes it too
+                self._run(self._client.close())
             self._stop()
 
     def __enter__(self) -> Self:
@@ -71,6 +81,7 @@ class SyncClient:
         return self._run(self._client.agents())
 
     def _submit(self, order: Order) -> str:
+        self._check_usable()
         submitting, broker = self._client.submitting, self._client.broker
         submission = submitting.prepared(order)
         if submission is None:
@@ -82,15 +93,28 @@ class SyncClient:
         return task_id
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop.is_closed():
-            work.close()
-            raise BrokerUnavailable("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
+            self._check_usable()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BrokerUnavailable:
+            work.close()
+            raise
+        except RuntimeError:  # the loop is closed
+            work.close()
+            raise BrokerUnavailable("the client is closed") from None
+        self._awaited.add(future)
+        try:
+            if self._is_stopped:  # after `_stop` looked for who waits
+                future.cancel()
             return future.result()
+        except CancelledError:
+            work.close()  # the loop may have stopped before it began
+            raise BrokerUnavailable("the client was closed") from None
         except BaseException:
             future.cancel()  # KeyboardInterrupt in the caller's thread
             raise
+        finally:
+            self._awaited.discard(future)
 
     def _iterate(self, source: AsyncGenerator[T, None]) -> Iterator[T]:
         try:
@@ -103,10 +127,24 @@ class SyncClient:
             if not self._loop.is_closed():
                 self._run(source.aclose())
 
+    def _check_usable(self) -> None:
+        if self._is_closing:
+            raise BrokerUnavailable("the client is closed")
+        if os.getpid() != self._process_id:
+            raise BrokerUnavailable("the client was made before a fork, by another process", hint="make one behind the fork")
+
+    def _serve(self) -> None:
+        with self._runner:  # what is under way at the end is cancelled
+            self._runner.run(self._ending.wait())
+
     def _stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._is_closing = True  # nothing new behind the loop's last turn
+        with suppress(RuntimeError):  # closed already
+            self._loop.call_soon_threadsafe(self._ending.set)
         self._thread.join()
-        self._loop.close()
+        self._is_stopped = True
+        for future in list(self._awaited):  # what the loop was given behind its last turn
+            future.cancel()
 
 
 class SyncTask:

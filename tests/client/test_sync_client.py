@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -73,6 +78,82 @@ def test_leaving_a_loop_early_ends_the_following(settings: Settings, hand: HandW
             assert not isinstance(event, FinalEvent)
             break
         assert "feeds=0" in repr(client._client._hub)
+
+
+@pytest.mark.parametrize("closers", [1, 3])
+def test_who_waits_while_another_thread_closes_is_told(settings: Settings, hand: HandWorker, closers: int) -> None:
+    hand.submit("t1")
+    client = SyncClient(settings=settings)
+    is_awaited = threading.Event()
+
+    async def late() -> None:
+        is_awaited.set()
+        await asyncio.Event().wait()  # what ends of itself behind the closing, if at all
+
+    with ThreadPoolExecutor(8) as pool:
+        waiting: list[Future[Any]] = [pool.submit(client._run, late()), pool.submit(client.task("t1").result)]
+        assert is_awaited.wait(BOUND_S)
+        for closing in [pool.submit(client.close) for _ in range(closers)]:
+            closing.result(timeout=BOUND_S)
+        for answer in waiting:
+            with pytest.raises(BrokerUnavailable):
+                answer.result(timeout=BOUND_S)
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        client.submit(AGENT, "say", "hi")
+    assert threads() == []
+
+
+def test_what_the_loop_is_given_behind_its_last_turn_is_told(
+    settings: Settings, hand: HandWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = SyncClient(settings=settings)
+    given: list[Coroutine[Any, Any, object]] = []
+
+    run = asyncio.run_coroutine_threadsafe
+
+    def too_late(work: Coroutine[Any, Any, object], loop: asyncio.AbstractEventLoop) -> Future[object]:
+        if given:
+            return run(work, loop)
+        given.append(work)
+        client.close()
+        return Future()
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", too_late)
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        client.agents()
+    assert len(given) == 1
+
+
+_FORKED = """
+import os, sys
+from skillstream import SyncClient
+from skillstream_schemas.errors import BrokerUnavailable
+client = SyncClient(sys.argv[1])
+for _ in range(2):
+    client.submit("echo", "say", "hi")
+if not os.fork():
+    for call in (lambda: client.submit("echo", "say", "hi"), client.agents):
+        try:
+            call()
+        except BrokerUnavailable as error:
+            print(error.message, flush=True)
+    client.close()
+    os._exit(0)
+os.wait()
+client.submit("echo", "say", "hi")
+client.close()
+"""
+
+
+def test_behind_a_fork_a_client_says_that_it_is_another_process_s(settings: Settings, hand: HandWorker) -> None:
+    environment = {"SKILLSTREAM_SHARDS": str(settings.shards)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORKED, settings.redis_url],
+        capture_output=True, text=True, timeout=BOUND_S * 4, env=os.environ | environment, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["the client was made before a fork, by another process"] * 2
+    assert len(hand.queued()) == 3
 
 
 def test_closing_twice_is_safe(settings: Settings, hand: HandWorker) -> None:
