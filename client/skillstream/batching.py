@@ -215,20 +215,26 @@ class _Queue:
         return b"".join(commands), len(groups)
 
     def deliver(self, replies: Sequence[Reply] | BrokerUnavailable) -> None:
-        """Called by the pipeline with the answers."""
+        """Called by the pipeline with the answers; raises ValueError behind one that is none of the script's."""
         if not self._flights:  # nothing was written: the pipeline's patience has ended
             self._queued = False
             flight, self._waiting = [list(self._waiting)], deque()
         else:
             flight = self._flights.popleft()
+        misfit = ""
         for number, group in enumerate(flight):
             reply = replies if isinstance(replies, BrokerUnavailable) else replies[number]
-            if isinstance(reply, ReplyError | BrokerUnavailable):
-                for item in group:
-                    item.take(reply)
-            else:
+            if type(reply) is list and len(reply) == len(group):
                 for item, answer in zip(group, reply, strict=True):
                     item.take(answer)
+                continue
+            if not isinstance(reply, ReplyError | BrokerUnavailable):
+                misfit = f"{self._batch._script.name} asked for {len(group)} answers and got {str(reply)[:100]}"
+                reply = BrokerUnavailable(misfit)
+            for item in group:
+                item.take(reply)
+        if misfit:
+            raise ValueError(misfit)
 
     def _queue(self) -> None:
         if not self._waiting:

@@ -195,7 +195,12 @@ class Pipeline(Caller):
         self._busy = True  # what units add now waits for those whom the answers wake
         place = 0
         for unit, count in units:
-            unit.deliver(replies if isinstance(replies, BrokerUnavailable) else replies[place : place + count])
+            try:
+                unit.deliver(replies if isinstance(replies, BrokerUnavailable) else replies[place : place + count])
+            except ValueError as error:  # an answer that fits no question: nor do those behind it
+                replies = BrokerUnavailable(f"unreadable answer: {error}")
+                self.drop_connection(str(error))
+                self._busy = True  # behind that the flights that were broken off have landed
             place += count
         self._busy = False
         if self._pending:

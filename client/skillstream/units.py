@@ -18,7 +18,10 @@ class Unit(Protocol):
         """Called at the moment of writing: the packed commands and how many answers they bring; (b"", 0) for none."""
 
     def deliver(self, replies: Sequence[Reply] | BrokerUnavailable) -> None:
-        """Called with the answers, or with the error after which nobody knows whether they were executed."""
+        """Called with the answers, or with the error after which nobody knows whether they were executed.
+
+        Raises ValueError, once all who wait have been told, where an answer fits no question.
+        """
 
 
 class Waiting:

@@ -6,14 +6,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from hashlib import sha1
 from typing import Any
 
 import pytest
 import redis
 
+from skillstream.batching import Call, ScriptBatch
 from skillstream.broker import Broker
 from skillstream.pipeline import Pipeline
 from skillstream.resp import Reply, ReplyError, pack
+from skillstream.scripts import Script
 from skillstream_schemas.errors import BrokerRefused, BrokerUnavailable
 from skillstream_schemas.limits import KIB, Limits
 from skillstream_schemas.settings import Settings
@@ -241,3 +244,22 @@ async def test_a_busy_broker_is_waited_for(busy_server: RedisServer) -> None:
         call = asyncio.create_task(pipeline.call("ECHO", "after the script"))
         await asyncio.to_thread(done)
         assert await soon(call) == b"after the script"
+
+
+@pytest.mark.parametrize("answer", ["{}", "{1, 2, 3}", "'text'", "7"])
+async def test_an_answer_that_fits_no_question_holds_up_nobody(settings: Settings, outside: redis.Redis, answer: str) -> None:
+    source = f"return {answer}".encode()
+    odd = Script("odd", source, sha1(source, usedforsecurity=False).hexdigest().encode())
+    pipeline = Pipeline(settings.changed(patience_s=0.2), (odd,))
+    await pipeline.open()
+    try:
+        batch = ScriptBatch(pipeline, odd)
+        asked = [batch.run(Call(("k",), (), ())), pipeline.call("PING"), batch.run(Call(("k",), (), ()))]
+        first, pong, second = await soon(asyncio.gather(*asked, return_exceptions=True))
+        assert pong == b"PONG"
+        for error in (first, second):
+            assert isinstance(error, BrokerUnavailable)
+            assert "odd asked for 2 answers and got" in error.message
+        assert await soon(pipeline.call("PING")) == b"PONG"
+    finally:
+        await pipeline.close()
