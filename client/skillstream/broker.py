@@ -17,6 +17,7 @@ from skillstream_schemas.errors import (
     MalformedEntry,
     NotReplicated,
     ShardsMismatch,
+    SkillstreamError,
     StreamLost,
 )
 from skillstream_schemas.event import FinalEvent
@@ -39,6 +40,8 @@ WAKE_CAP = 10_000
 WAKE_TTL_MS = 3_600_000
 _RESULT_TTL_MS = 3_600_000
 _REPLICATION_MS = 1000
+_WAVE = 2000
+"""Submissions of one caller that wait at once: what others submit meanwhile need not wait for all of them."""
 
 
 class Submission(NamedTuple):
@@ -126,10 +129,15 @@ class Broker:
         """
         return stood(await self.submits.run(self.call_of(submission)))
 
-    async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | BrokerUnavailable | ReplyError | None]:
+    async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | SkillstreamError | ReplyError | None]:
         """The same for many, each sent once; an error stands in its place: `submit` tries that one on."""
-        replies = await self.submits.run_once([self.call_of(submission) for submission in submissions])
-        return [reply if isinstance(reply, ReplyError | BrokerUnavailable) else stood(reply) for reply in replies]
+        standing: list[Submitted | SkillstreamError | ReplyError | None] = []
+        for start in range(0, len(submissions), _WAVE):
+            replies = await self.submits.run_once([self.call_of(submission) for submission in submissions[start : start + _WAVE]])
+            standing += [
+                reply if isinstance(reply, ReplyError | BrokerUnavailable) else _stood_or_error(reply) for reply in replies
+            ]
+        return standing
 
     def call_of(self, submission: Submission) -> Call:
         """Both steps as a call of `submits`; `stood` reads the answer."""
@@ -247,12 +255,28 @@ class Broker:
 
 
 def _is_new(reply: Reply) -> bool:
-    return bool(reply[0] == b"new")
+    return bool(reply[:1] == [b"new"])
 
 
 def stood(reply: Reply) -> Submitted | None:
-    """What stood on a stream before a submission, by the last answer of its steps: None where the job was queued behind it."""
-    return None if type(reply) is int else Submitted(request_of(reply[1]), ended=reply[3] == b"final")
+    """What stood on a stream before a submission, by the last answer of its steps: None where the job was queued behind it.
+
+    Raises MalformedEntry where that is no request.
+    """
+    match reply:
+        case int():
+            return None
+        case [b"known", list() as fields, _, kind]:
+            return Submitted(request_of(fields), ended=kind == b"final")
+        case _:
+            raise BrokerUnavailable(f"submit: unreadable answer {str(reply)[:100]}")
+
+
+def _stood_or_error(reply: Reply) -> Submitted | SkillstreamError | None:
+    try:
+        return stood(reply)
+    except (MalformedEntry, BrokerUnavailable) as error:
+        return error
 
 
 def checked(replies: Sequence[Reply], step: str) -> Sequence[Reply]:

@@ -40,7 +40,11 @@ class Order(NamedTuple):
         if self.delay is None:
             return 0
         seconds = self.delay.total_seconds() if isinstance(self.delay, timedelta) else self.delay
-        if not 0 <= seconds <= MAX_DELAY_S:
+        try:
+            is_within = 0 <= seconds <= MAX_DELAY_S
+        except TypeError:
+            raise InvalidRequest(f"delay is {type(seconds).__name__}, not a number of seconds or a timedelta") from None
+        if not is_within:
             raise InvalidRequest(f"a delay of {seconds} s is not between 0 and a year")
         return int(seconds * 1000)
 
@@ -50,11 +54,16 @@ class Order(NamedTuple):
             "agent": self.agent, "skill": self.skill, "message": self.message,
             "max_attempts": card.max_attempts, "price_micros": card.price_micros, "on_retry": card.on_retry,
             "context_id": self.context_id, "payer": self.payer, "deadline": _unix_ms(self.deadline),
-            "metadata": dict(self.metadata) if self.metadata else None, "data": self.data,
+            "metadata": _plain(self.metadata), "data": self.data,
             "history": None if self.history is None else tuple(self.history),
             "follows": self.follows, "sender_id": self.sender_id, "parent": self.parent, "traceparent": self.traceparent,
         }  # fmt: skip
         return TaskRequest.build(wanted, limits)
+
+
+def _plain(metadata: Any) -> Any:
+    """Metadata as a dict; what is no mapping is left for the models to refuse."""
+    return (dict(metadata) if isinstance(metadata, Mapping) else metadata) if metadata else None
 
 
 def _unix_ms(deadline: datetime | timedelta | None) -> int | None:
@@ -62,6 +71,8 @@ def _unix_ms(deadline: datetime | timedelta | None) -> int | None:
         return None
     if isinstance(deadline, timedelta):
         return int((time.time() + deadline.total_seconds()) * 1000)
+    if not isinstance(deadline, datetime):
+        raise InvalidRequest(f"deadline is {type(deadline).__name__}, not a datetime or a timedelta")
     if deadline.tzinfo is None:
         raise InvalidRequest("deadline has no time zone")
     return int(deadline.timestamp() * 1000)

@@ -17,6 +17,9 @@ from .order import Order
 from .request_writer import RequestWriter
 from .resp import ReplyError
 
+_ORDERS_A_TURN = 500
+"""How many orders are checked before others have a turn of the event loop."""
+
 
 class Submitting:
     """Responsible for what a submission takes: the skill's card, a checked request, both steps, and what stood there before.
@@ -57,7 +60,11 @@ class Submitting:
 
         Raises NotAllSubmitted where it has not, and as `submit`.
         """
-        submissions = [await self._named(place, order) for place, order in enumerate(orders)]
+        submissions: list[Submission] = []
+        for place, order in enumerate(orders):
+            submissions.append(await self._named(place, order))
+            if not len(submissions) % _ORDERS_A_TURN:
+                await asyncio.sleep(0)
         standing = await self._broker.submit_many(submissions)
         left = [place for place, stood in enumerate(standing) if stood is not None]
         endings = await asyncio.gather(
@@ -97,9 +104,7 @@ class Submitting:
         if stood is not None:
             await self._repeat(order, submission, stood)
 
-    async def _go_on(
-        self, order: Order, submission: Submission, stood: Submitted | BrokerUnavailable | ReplyError | None
-    ) -> None:
+    async def _go_on(self, order: Order, submission: Submission, stood: Submitted | SkillstreamError | ReplyError | None) -> None:
         if isinstance(stood, Submitted):
             await self._repeat(order, submission, stood)
         else:

@@ -23,6 +23,8 @@ def is_name(text: str) -> bool:
 
 def check_name(text: str, what: str) -> str:
     """Returns `text` if it may stand in a key; raises InvalidName, which calls it `what`, otherwise."""
+    if not isinstance(text, str):
+        raise InvalidName(f"{what} is {type(text).__name__}, not a text")
     if not is_name(text):
         raise InvalidName(f"{what} {text[:140]!r} cannot be used")
     return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from skillstream_schemas.errors import (
     BrokerUnavailable,
     InvalidName,
     InvalidRequest,
+    MalformedEntry,
     MessageTooLarge,
     NotReplicated,
     TaskIdTaken,
@@ -95,6 +97,8 @@ async def test_a_delay_is_each_order_s_own(client: Client, hand: HandWorker) -> 
     [
         ({"agent": "nobody"}, UnknownAgent), ({"skill": "sing"}, UnknownSkill), ({"message": "x" * 1_048_577}, MessageTooLarge),
         ({"task_id": "a b"}, InvalidName), ({"payer": ""}, InvalidRequest), ({"delay": -1}, InvalidRequest),
+        ({"task_id": 5}, InvalidName), ({"agent": None}, InvalidName), ({"delay": "5"}, InvalidRequest),
+        ({"deadline": 1e9}, InvalidRequest), ({"metadata": [1]}, InvalidRequest), ({"metadata": "n"}, InvalidRequest),
     ],
 )  # fmt: skip
 async def test_an_order_that_cannot_be_taken_is_named_before_any_is_sent(
@@ -151,6 +155,32 @@ async def test_what_the_broker_did_not_take_is_told_by_place_and_the_rest_is_que
     assert [(place, type(error)) for place, error in raised.value.errors.items()] == [(1, TaskIdTaken)]
     assert len(hand.queued()) == 3
     assert hand.entries("t1")[0][1]["message"] == "another"
+
+
+@fake
+@pytest.mark.guarantee("G13")
+async def test_a_stream_of_someone_else_under_an_id_is_told_by_place_too(
+    client: Client, hand: HandWorker, outside: redis.Redis
+) -> None:
+    hand.add("t1", "0-1", type="status", state="submitted", v=9)
+    with pytest.raises(NotAllSubmitted, match=r"1 of 3 tasks.*at 1: malformed_entry") as raised:
+        await soon(client.submit_many(orders(3)))
+    assert [(place, type(error)) for place, error in raised.value.errors.items()] == [(1, MalformedEntry)]
+    assert set(hand.queued()) == {arq_keys.job_id(AGENT, task_id) for task_id in ("t0", "t2")}
+
+
+async def test_others_need_not_wait_for_all_of_many(client: Client, hand: HandWorker) -> None:
+    await soon(client.submit(AGENT, "say", "reads the cards"))
+    many = asyncio.create_task(client.submit_many(orders(8000)))
+    turns = 0
+    while len(hand.queued()) < 2:  # begun
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 8000 // 500, "others had turns while all were checked"
+    await soon(client.submit(AGENT, "say", "alone"))
+    assert not many.done()
+    await soon(many)
+    assert len(hand.queued()) == 8002
 
 
 async def test_without_replica_durable_says_so_and_all_are_queued(client: Client, hand: HandWorker) -> None:
