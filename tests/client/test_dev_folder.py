@@ -36,6 +36,7 @@ def test_a_folder_has_one_dev_and_long_lines_stop_nothing(tmp_path: Path) -> Non
         with Process(*dev, env=env) as second:
             assert second.wait(30) == 2
             assert "is in use by process" in "\n".join(second.lines)
+            assert "asking the dev" not in "\n".join(second.lines), "one dev has nothing to ask another"
         for message, code in (("go", 0), ("interrupt", 1), ("again", 0)):
             with Process("submit", "loud", "shout", message, "--follow", env=env) as asked:
                 assert asked.wait(30) == code, asked.lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 from contextlib import AsyncExitStack
@@ -46,10 +45,11 @@ async def dev(
 ) -> Exit:  # fmt: skip
     """Run a broker, a worker and a router that answers HTTP; Ctrl-C stops them together, a second one at once."""
     database_url = f"sqlite:///{(data / 'skillstream.db').resolve()}"
-    settings = settings_from(redis_url=redis, database_url=database_url, http=http)
+    # not that of a `dev` elsewhere
+    settings = settings_from(redis_url=redis or Settings().redis_url, database_url=database_url, http=http)
     check_extras(embedded=not redis, http=settings.http is not None)
     _check_address(settings)
-    code = await _check_targets(targets)
+    code = await _check_targets(targets, environment_of(settings))
     if code is not Exit.OK:
         return code
     _prepare(data)
@@ -110,7 +110,7 @@ def _check_address(settings: Settings) -> None:
         raise AddressInUse(f"{settings.http}: {error.strerror or error}") from None
 
 
-async def _check_targets(targets: list[str]) -> Exit:
+async def _check_targets(targets: list[str], environment: dict[str, str]) -> Exit:
     """Has the agents imported by a process that then ends: what is wrong is on its standard error."""
     checking = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -119,7 +119,7 @@ async def _check_targets(targets: list[str]) -> Exit:
         "worker",
         *targets,
         "--check",
-        env=dict(os.environ),
+        env=environment,
         stdout=asyncio.subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C comes to us alone
     )
