@@ -40,8 +40,6 @@ WAKE_CAP = 10_000
 WAKE_TTL_MS = 3_600_000
 _RESULT_TTL_MS = 3_600_000
 _REPLICATION_MS = 1000
-_WAVE = 2000
-"""Submissions of one caller that wait at once: what others submit meanwhile need not wait for all of them."""
 
 
 class Submission(NamedTuple):
@@ -131,13 +129,8 @@ class Broker:
 
     async def submit_many(self, submissions: Sequence[Submission]) -> list[Submitted | SkillstreamError | ReplyError | None]:
         """The same for many, each sent once; an error stands in its place: `submit` tries that one on."""
-        standing: list[Submitted | SkillstreamError | ReplyError | None] = []
-        for start in range(0, len(submissions), _WAVE):
-            replies = await self.submits.run_once([self.call_of(submission) for submission in submissions[start : start + _WAVE]])
-            standing += [
-                reply if isinstance(reply, ReplyError | BrokerUnavailable) else _stood_or_error(reply) for reply in replies
-            ]
-        return standing
+        replies = await self.submits.run_once([self.call_of(submission) for submission in submissions])
+        return [reply if isinstance(reply, ReplyError | BrokerUnavailable) else _stood_or_error(reply) for reply in replies]
 
     def call_of(self, submission: Submission) -> Call:
         """Both steps as a call of `submits`; `stood` reads the answer."""

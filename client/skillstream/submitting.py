@@ -17,6 +17,8 @@ from .order import Order
 from .request_writer import RequestWriter
 from .resp import ReplyError
 
+_WAVE = 2000
+"""Submissions of one caller that wait at once: what others submit meanwhile need not wait for all of them."""
 _ORDERS_A_TURN = 500
 """How many orders are checked before others have a turn of the event loop."""
 
@@ -65,18 +67,16 @@ class Submitting:
             submissions.append(await self._named(place, order))
             if not len(submissions) % _ORDERS_A_TURN:
                 await asyncio.sleep(0)
-        standing = await self._broker.submit_many(submissions)
-        left = [place for place, stood in enumerate(standing) if stood is not None]
-        endings = await asyncio.gather(
-            *(self._go_on(orders[place], submissions[place], standing[place]) for place in left), return_exceptions=True
-        )
-        task_ids = [submission.task_id for submission in submissions]
         errors: dict[int, SkillstreamError] = {}
-        for place, ending in zip(left, endings, strict=True):
-            if isinstance(ending, SkillstreamError):
-                errors[place] = ending
-            elif ending is not None:
-                raise ending
+        for start in range(0, len(orders), _WAVE):
+            wave = slice(start, start + _WAVE)
+            failed = await self._place_together(orders[wave], submissions[wave])
+            errors |= {start + place: error for place, error in failed.items()}
+            if away := [error for error in failed.values() if isinstance(error, BrokerUnavailable)]:
+                # patience has ended for these; each further wave would have its own
+                errors |= dict.fromkeys(range(start + _WAVE, len(orders)), away[0])
+                break
+        task_ids = [submission.task_id for submission in submissions]
         if errors:
             raise NotAllSubmitted(task_ids, errors)
         if self._is_durable:
@@ -103,6 +103,29 @@ class Submitting:
         stood = await self._broker.submit(submission)
         if stood is not None:
             await self._repeat(order, submission, stood)
+
+    async def _place_together(self, orders: Sequence[Order], submissions: Sequence[Submission]) -> dict[int, SkillstreamError]:
+        """Has the broker take many submissions; what was wrong with those that it did not take, by place."""
+        now_s = asyncio.get_running_loop().time
+        patient_until_s = now_s() + self._broker.settings.patience_s
+        standing = await self._broker.submit_many(submissions)
+        is_over = now_s() >= patient_until_s
+        errors: dict[int, SkillstreamError] = {}
+        left: list[int] = []
+        for place, stood in enumerate(standing):
+            if is_over and isinstance(stood, BrokerUnavailable):
+                errors[place] = stood
+            elif stood is not None:
+                left.append(place)
+        endings = await asyncio.gather(
+            *(self._go_on(orders[place], submissions[place], standing[place]) for place in left), return_exceptions=True
+        )
+        for place, ending in zip(left, endings, strict=True):
+            if isinstance(ending, SkillstreamError):
+                errors[place] = ending
+            elif ending is not None:
+                raise ending
+        return dict(sorted(errors.items()))
 
     async def _go_on(self, order: Order, submission: Submission, stood: Submitted | SkillstreamError | ReplyError | None) -> None:
         if isinstance(stood, Submitted):

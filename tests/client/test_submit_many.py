@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -24,7 +25,9 @@ from skillstream_schemas.errors import (
     UnknownSkill,
 )
 from skillstream_schemas.settings import Settings
+from tests.conftest import make_settings
 from tests.support.cutting_proxy import CuttingProxy
+from tests.support.redis_server import RedisServer
 
 from .bounds import soon
 from .hand_worker import AGENT, HandWorker
@@ -232,6 +235,20 @@ async def test_a_broker_that_is_gone_is_told_for_all(settings: Settings, hand: H
     assert {type(error) for error in raised.value.errors.values()} == {BrokerUnavailable}
     assert list(raised.value.errors) == [0, 1, 2, 3, 4]
     await client.close()
+
+
+async def test_patience_is_not_had_again_for_each_portion(own_server: RedisServer) -> None:
+    settings = make_settings(own_server.url, patience_s=0.5, answer_timeout_s=0.5)
+    async with Client(settings=settings) as client:
+        with own_server.client() as outside:
+            HandWorker(outside, settings).announce()
+        await soon(client.submit(AGENT, "say", "first"))
+        own_server.stop()
+        since_s = time.monotonic()
+        with pytest.raises(NotAllSubmitted) as raised:
+            await soon(client.submit_many(orders(9000)))
+        assert time.monotonic() - since_s < 2.5, "once, and what so many take to be checked and told"
+        assert list(raised.value.errors) == list(range(9000))
 
 
 @fake
