@@ -238,7 +238,7 @@ async def test_a_broker_that_is_gone_is_told_for_all(settings: Settings, hand: H
 
 
 async def test_patience_is_not_had_again_for_each_portion(own_server: RedisServer) -> None:
-    settings = make_settings(own_server.url, patience_s=0.5, answer_timeout_s=0.5)
+    settings = make_settings(own_server.url, patience_s=2, answer_timeout_s=0.5)
     async with Client(settings=settings) as client:
         with own_server.client() as outside:
             HandWorker(outside, settings).announce()
@@ -247,7 +247,7 @@ async def test_patience_is_not_had_again_for_each_portion(own_server: RedisServe
         since_s = time.monotonic()
         with pytest.raises(NotAllSubmitted) as raised:
             await soon(client.submit_many(orders(9000)))
-        assert time.monotonic() - since_s < 2.5, "once, and what so many take to be checked and told"
+        assert time.monotonic() - since_s < 3.8, "once, and what so many take to be checked and told"
         assert list(raised.value.errors) == list(range(9000))
 
 
