@@ -38,6 +38,7 @@ class DirectLine:
         self._settings = settings
         # whoever uses the line takes it out: no lock that a KeyboardInterrupt leaves held, and close waits for nobody
         self._free: list[_Line] = []
+        self._exists = False
         self._next_try_s = 0.0
         self._closed = False
 
@@ -53,7 +54,7 @@ class DirectLine:
         """Connects, where the broker is one server; where that fails, or there is more than one, the line stays closed."""
         is_one = self._settings.redis_url.startswith(_ONE_SERVER)
         now_s = time.monotonic()
-        if self._free or self._closed or not is_one or now_s < self._next_try_s:
+        if self._exists or self._closed or not is_one or now_s < self._next_try_s:
             return
         self._next_try_s = now_s + self._settings.connect_timeout_s  # other threads need not try at the same time
         try:
@@ -61,7 +62,7 @@ class DirectLine:
         except SkillstreamError:
             self._next_try_s = time.monotonic() + _PAUSE_S
             return
-        self._next_try_s = 0.0
+        self._next_try_s, self._exists = 0.0, True
         connection._sock.settimeout(min(_ANSWER_S, self._settings.answer_timeout_s))
         self._put_back(_Line(connection, new_parser()))
 
@@ -79,6 +80,7 @@ class DirectLine:
         try:
             answer = self._ask(line, batch, call)
         except BaseException as error:
+            self._exists = False
             line.connection.disconnect()  # an answer may come yet
             if isinstance(error, Exception):  # also what is no answer at all: the other way tells what is wrong
                 return None

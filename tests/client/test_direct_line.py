@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import redis
@@ -58,6 +59,12 @@ class AnyBatch:
         return b"*1\r\n$4\r\nPING\r\n"
 
 
+def connections_of(outside: redis.Redis) -> int:
+    """How many connections the server has."""
+    clients: Any = outside.client_list()
+    return len(clients)
+
+
 class TestOpen:
     def test_a_submission_needs_no_other_thread(self, client: SyncClient, hand: HandWorker) -> None:
         let_go = threading.Event()
@@ -95,7 +102,10 @@ class TestOpen:
             client.submit(AGENT, "say", "hi", payer="")
         assert client._line.is_open
 
-    def test_threads_at_once_share_the_line_and_the_loop(self, client: SyncClient, hand: HandWorker) -> None:
+    def test_threads_at_once_share_the_line_and_the_loop(
+        self, client: SyncClient, hand: HandWorker, outside: redis.Redis
+    ) -> None:
+        connections = connections_of(outside)
         with ThreadPoolExecutor(8) as pool:
             submitting = pool.map(
                 lambda n: client.submit(AGENT, "say", "hi", task_id=f"t{n}").id, range(200), timeout=BOUND_S * 4
@@ -103,6 +113,7 @@ class TestOpen:
             made = list(submitting)
         assert made == [f"t{number}" for number in range(200)]
         assert all(is_queued_once(hand, task_id) for task_id in made)
+        assert connections_of(outside) == connections, "no thread has a connection of its own"
 
 
 class TestInTheWay:
