@@ -105,7 +105,10 @@ def apart(function: Callable[..., Any], *, loop: str = "uvloop", **arguments: An
             child.communicate()
     if child.returncode != 0:
         raise ProcessEnded(f"{function.__name__} ended with {child.returncode}: {last_lines(errors)}")
-    return json.loads(output.splitlines()[-1])
+    try:
+        return json.loads(output.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise ProcessEnded(f"{function.__name__} answered {output[-80:]!r}, which is no whole answer") from None
 
 
 def cpu_seconds(*roots: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -32,7 +33,8 @@ class Client:
         self.settings = base if url is None else base.changed(redis_url=url)
         self.broker = broker or Broker(self.settings)
         self._owns_broker = broker is None
-        self._durable: Broker | None = None
+        self._durably: Submitting | None = None
+        self._opening = asyncio.Lock()
         self._hub = following_of(self.broker.pipeline, self.settings)
         self._cards = Cards(self.broker)
         self.submitting = Submitting(self.broker, self._cards, self.settings.limits)
@@ -46,8 +48,8 @@ class Client:
     async def close(self) -> None:
         """Closes the connections; twice is safe."""
         await self._hub.close()
-        if self._durable is not None:
-            await self._durable.close()
+        if self._durably is not None:
+            await self._durably.broker.close()
         if self._owns_broker:
             await self.broker.close()
 
@@ -125,9 +127,11 @@ class Client:
 
     async def _submitting_durably(self) -> Submitting:
         # WAIT holds up its connection until a replica answers, so it has one of its own
-        if self._durable is None:
-            self._durable = await Broker(self.settings).open()
-        return Submitting(self._durable, self._cards, self.settings.limits, is_durable=True)
+        async with self._opening:
+            if self._durably is None:
+                broker = await Broker(self.settings).open()
+                self._durably = Submitting(broker, self._cards, self.settings.limits, is_durable=True)
+        return self._durably
 
 
 class Conversation:

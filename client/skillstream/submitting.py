@@ -30,7 +30,7 @@ class Submitting:
     """
 
     def __init__(self, broker: Broker, cards: Cards, limits: Limits, *, is_durable: bool = False) -> None:
-        self._broker, self._cards, self._limits, self._is_durable = broker, cards, limits, is_durable
+        self.broker, self._cards, self._limits, self._is_durable = broker, cards, limits, is_durable
         self._writer = RequestWriter(limits)
 
     async def check(self, order: Order) -> TaskRequest:
@@ -54,7 +54,7 @@ class Submitting:
         """Has the broker take a submission; returns its id, and raises what `submit` raises from here on."""
         await self._place(order, submission)
         if self._is_durable:
-            await self._broker.confirm_replicated([submission])
+            await self.broker.confirm_replicated([submission])
         return submission.task_id
 
     async def submit_many(self, orders: Sequence[Order]) -> list[str]:
@@ -80,7 +80,7 @@ class Submitting:
         if errors:
             raise NotAllSubmitted(task_ids, errors)
         if self._is_durable:
-            await self._broker.confirm_replicated(submissions)
+            await self.broker.confirm_replicated(submissions)
         return task_ids
 
     async def _prepared(self, order: Order) -> Submission:
@@ -100,15 +100,15 @@ class Submitting:
         return Submission(order.agent, task_id, fields, order.delay_ms())
 
     async def _place(self, order: Order, submission: Submission) -> None:
-        stood = await self._broker.submit(submission)
+        stood = await self.broker.submit(submission)
         if stood is not None:
             await self._repeat(order, submission, stood)
 
     async def _place_together(self, orders: Sequence[Order], submissions: Sequence[Submission]) -> dict[int, SkillstreamError]:
         """Has the broker take many submissions; what was wrong with those that it did not take, by place."""
         now_s = asyncio.get_running_loop().time
-        patient_until_s = now_s() + self._broker.settings.patience_s
-        standing = await self._broker.submit_many(submissions)
+        patient_until_s = now_s() + self.broker.settings.patience_s
+        standing = await self.broker.submit_many(submissions)
         is_over = now_s() >= patient_until_s
         errors: dict[int, SkillstreamError] = {}
         left: list[int] = []
@@ -140,4 +140,4 @@ class Submitting:
             differing = ", ".join(stood.request.differing(request))
             raise TaskIdTaken(f"task {submission.task_id} was submitted before with another request: other {differing}")
         if not stood.ended:
-            await self._broker.enqueue(submission.agent, submission.task_id, delay_ms=submission.delay_ms)
+            await self.broker.enqueue(submission.agent, submission.task_id, delay_ms=submission.delay_ms)

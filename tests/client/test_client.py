@@ -210,6 +210,16 @@ class TestRepeats:
 
 
 class TestDurable:
+    async def test_several_at_once_share_one_connection(self, client: Client, hand: HandWorker, outside: redis.Redis) -> None:
+        await soon(client.submit(AGENT, "say", "hi"))
+        clients: Any = outside.client_list()
+        made = await soon(
+            asyncio.gather(*(client.submit(AGENT, "say", "hi", durable=True) for _ in range(5)), return_exceptions=True)
+        )
+        assert {type(answer) for answer in made} == {NotReplicated}
+        now: Any = outside.client_list()
+        assert len(now) == len(clients) + 1
+
     async def test_without_replica_it_says_so_and_the_task_is_queued_all_the_same(self, client: Client, hand: HandWorker) -> None:
         with pytest.raises(NotReplicated):
             await soon(client.submit(AGENT, "say", "hi", task_id="t1", durable=True))

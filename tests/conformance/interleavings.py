@@ -67,11 +67,7 @@ class Interleavings(RuleBasedStateMachine):
         for step in STARTS[start]:
             getattr(self, step)(0, FATES[-1] if step == "take" else FATES[0])
 
-    @rule(
-        step=st.runner().flatmap(lambda machine: st.sampled_from(machine.steps())),
-        back=BACK,
-        fate=st.sampled_from(FATES),
-    )
+    @rule(step=st.runner().flatmap(lambda machine: st.sampled_from(machine.steps())), back=BACK, fate=st.sampled_from(FATES))
     def act(self, step: str, back: int, fate: str) -> None:
         """Somebody takes a step; `back` says whose or with what (0: the newest), `fate` what becomes of an entry that is sent."""
         getattr(self, step)(back, fate)
